@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import searches
 import torch
-from host_reads import no_reads
 from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums, random_games, several
 from torch import Tensor
 
@@ -21,6 +21,7 @@ from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.rules import Rules
+from zerogo.runtime import HostReads
 from zerogo.search import Search, SearchState, tempered
 from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT
@@ -246,14 +247,34 @@ def test_without_reads_the_same_is_found(settings: SearchConfig, leaves: int, ru
                 made.advance(search_state, games, result.action, now)
         return found, search_state
 
-    reading, search_state = two_searches(nullcontext)
+    reads, (reading, search_state) = HostReads(), two_searches(nullcontext)
     blind()
     assert not flood.host_read_is_free(state.black)
-    bounded, other = two_searches(no_reads)
+    bounded, other = two_searches(lambda: reads)
+    assert not reads.found
     for one, two in zip(reading, bounded, strict=True):
         assert torch.allclose(one.to(torch.float32), two.to(torch.float32), atol=1e-6)
     searches.same_searches(search_state, other)
     check_sums(other, is_kept=True)
+
+
+@BOTH
+def test_bare_roots_come_in_few_batch_sizes(settings: SearchConfig, blind: Callable) -> None:
+    """On CUDA in powers of two, or all games: cuDNN plans anew for each size that it has not seen."""
+    sizes, table, everyone = [], TableEvaluator(), torch.arange(12)
+
+    def evaluate(states: board.State, **named: Any) -> Any:
+        sizes.append(states.num_games)
+        return table(states, **named)
+
+    blind()
+    state, _ = random_games(Rules(5, 6.5), 12, 6)
+    made = Search(table, settings, root_evaluator=evaluate)
+    search_state = made.init(state, 8)
+    for number in (12, 3, 6, 1, 11):
+        made.replace(search_state, everyone[:number], state)
+        made.begin(search_state, everyone, 8, seed=1)
+    assert sizes == [12, 4, 8, 1, 12] and int(search_state.overflowed) == 0
 
 
 def test_tempered_draws_in_proportion_to_the_power() -> None:

@@ -3,25 +3,20 @@
 import copy
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import tiny
 import torch
-from host_reads import host_reads
-from interpreting import interpreted
-from launches import as_on_cuda, launches
 from positions import play_random
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from zerogo import board, kernels, symmetry
-from zerogo.config import NetworkConfig, ReplayConfig, TrainingConfig
+from zerogo import board, symmetry
+from zerogo.config import NetworkConfig, TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.losses import LOSSES, Targets, loss_parts, metrics
 from zerogo.network import Network
-from zerogo.replay import Replay, Samples, TrainingBatch
+from zerogo.replay import Samples, TrainingBatch
 from zerogo.rules import Rules
 from zerogo.trainer import Trainer
 
@@ -290,75 +285,3 @@ def test_heads_and_formats_that_are_not_known() -> None:
         trainer.load_state_dict({"format": 0})
     fewer = make_trainer(heads={"policy": 1.0, "value": 1.0})
     assert "ownership_loss" not in fewer.step(make_batch())
-
-
-@interpreted
-@pytest.mark.parametrize("heads", [NetworkConfig().heads, dict.fromkeys(LOSSES, 0.5)])
-def test_a_step_launches_little_besides_the_network_and_waits_for_nothing(
-    heads: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Taking the samples from the ring, turning them, the losses with their gradients and at every eighth step metrics,
-    clipping, the averages; with Triton's kernels, as on CUDA. Every step keeps to it, also one that measures."""
-    pytest.importorskip("triton")
-    trainer, batch = make_trainer(heads=heads), make_batch()
-    trainer.step(batch)
-
-    def count(work: Callable[[], Any]) -> int:
-        with launches(monkeypatch) as counted:
-            work()
-        return counted.found.total()
-
-    planes, inputs, targets = trainer.turned(batch)
-    outputs = trainer.network(planes, inputs, None).values()
-    gradients = [torch.ones_like(output) for output in outputs]
-    as_on_cuda(monkeypatch)
-    network = count(lambda: trainer.network(planes, inputs, None)) + count(trainer.optimizer.step)
-    network += count(lambda: torch.autograd.backward(list(outputs), gradients))
-    ring = 4  # index and symmetry sent, rows taken, what was seen added to the run's sums
-    for measures, least in ((False, 20), (True, 40)):
-        assert least < ring + count(lambda measures=measures: trainer.step(batch, measures)) - network <= 80
-    with kernels.plain(), host_reads() as found:
-        trainer.step(batch)
-        trainer.refresh_statistics([batch])
-    assert not found
-
-
-@pytest.mark.parametrize("sizes", [[5] * 8, [5, 3, 4, 5, 3, 2, 5, 4]])
-def test_a_ring_on_a_device_is_learned_from_there(sizes: list[int]) -> None:
-    """The device "meta" stands for a GPU: what reads a tensor there fails, and so does what mixes devices."""
-    heads = dict.fromkeys(LOSSES, 0.5)
-    shape = NetworkConfig(blocks=1, channels=8, pooling_channels=8, heads=heads)
-    draws, device = Replay(ReplayConfig(min_window=40, capacity=100, reuse=1000.0), 5, device="meta"), "meta"
-    samples = make_batch(rules=[Rules(size) for size in sizes]).samples
-    draws.add(dataclasses.replace(samples, game=torch.ones(8)))
-    with torch.device(device):
-        network = Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5)
-    trainer = Trainer(network, ENCODER, SETTINGS, heads, device, FLOAT)
-    batch = draws.take(8)
-    planes, inputs, targets = trainer.turned(batch)
-    assert (batch.symmetry.device.type, targets.on_board is None) == (device, len(set(sizes)) == 1)
-    outputs = trainer.network(planes, inputs, targets.on_board)
-    parts = loss_parts(outputs, targets, heads)
-    sum(terms.sum() for terms, _ in parts).backward()
-    found = metrics({name: output.detach() for name, output in outputs.items()}, targets, heads, parts)
-    found["gradient_norm"] = trainer._clip()
-    trainer.average_weight = 0.5
-    trainer._average(8)
-    assert {number.device.type for number in found.values()} == {device}
-
-
-@pytest.mark.gpu
-def test_a_step_on_cuda_never_waits() -> None:
-    torch.manual_seed(2)
-    shape = NetworkConfig(blocks=2, channels=16, pooling_channels=8, heads=HEADS)
-    network = Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5)
-    trainer = Trainer(network, ENCODER, SETTINGS, HEADS, "cuda", torch.bfloat16)
-    batch = make_batch().to("cuda")
-    first = trainer.step(batch)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(50):
-            last = trainer.step(batch)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert last["loss"] < first["loss"]

@@ -42,7 +42,7 @@ def put_from_host_(targets: Sequence[Tensor], index: Tensor, sources: Sequence[T
     device = targets[0].device
     fast = kernels.module_for("copies", device)
     if fast is None:
-        put_(targets, index.to(device), [source.to(device) for source in sources])
+        put_(targets, sent(index, device), [sent(source, device) for source in sources])
         return
     rows = sent(joined([index, *sources], [index, *targets]), device)
     targets = [as_bytes(to) for to in targets]
@@ -64,9 +64,12 @@ def as_bytes(tensor: Tensor) -> Tensor:
 def to_host(tensors: Sequence[Tensor], index: Tensor | None = None) -> list[Tensor]:
     """Returns rows of tensors [B, ...] on the host: those with an index (int64 [K]) or all. The host waits once."""
     fast = kernels.module_for("copies", tensors[0].device)
-    if fast is None:
-        return [(tensor if index is None else tensor.index_select(0, index)).cpu() for tensor in tensors]
-    return parted(fast.packed([as_bytes(tensor) for tensor in tensors], index).cpu(), tensors)
+    if fast is not None:
+        return parted(fast.packed([as_bytes(tensor) for tensor in tensors], index).cpu(), tensors)
+    rows = tensors if index is None else [tensor.index_select(0, index) for tensor in tensors]
+    if tensors[0].device.type == "cpu":
+        return list(rows)
+    return parted(torch.cat([as_bytes(part.contiguous()) for part in rows], dim=1).cpu(), tensors)
 
 
 def parted(rows: Tensor, like: Sequence[Tensor]) -> list[Tensor]:

@@ -436,6 +436,8 @@ def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor, places: 
     policy: float32 [K, A]. temperature: one, or [K]. keys: int64 [K]. places: `Game.noise_places`."""
     if (fast := kernels.module_for("draws", policy.device)) is not None:
         return fast.tempered(policy, temperature, keys, places)
-    heat = torch.as_tensor(temperature, dtype=torch.float32, device=policy.device).expand(policy.shape[0]).unsqueeze(1)
-    logits = torch.log(policy) / heat.clamp(min=1e-4)
-    return (logits - logits.amax(1, keepdim=True) + rng.gumbel(keys, policy.shape[1], places) * (heat > 0)).argmax(1)
+    is_one = not isinstance(temperature, Tensor)
+    heat = torch.full_like(keys, temperature, dtype=torch.float32) if is_one else temperature.to(torch.float32)
+    logits = torch.log(policy) / heat.clamp(min=1e-4).unsqueeze(1)
+    noise = rng.gumbel(keys, policy.shape[1], places) * (heat > 0).unsqueeze(1)
+    return (logits - logits.amax(1, keepdim=True) + noise).argmax(1)

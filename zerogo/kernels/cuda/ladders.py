@@ -161,6 +161,7 @@ def _read(
                     frame = own, other, target, answers, dead, move | later
                     for k in tl.static_range(PLANES):
                         store_rows(stack, depth * PLANES + k, frame[k], N)
+                    tl.debug_barrier()  # it is read when the reading goes back
                     own, other, target, attacking = own_after, other_after, target_after, zero + 1
                     first, second = _attacks(own, other, target, exists, ko)
                     if _is_double_ko(own, other, target, exists, AS_KATAGO):  # as if attacked, with no answer left

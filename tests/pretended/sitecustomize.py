@@ -1,0 +1,5 @@
+"""Python imports this as it starts where this folder is in PYTHONPATH: then there is a pretended CUDA device."""
+
+import pretend_cuda
+
+pretend_cuda.install()

@@ -1,0 +1,370 @@
+"""What must hold on a CUDA device: games are the CPU's, and the host waits where it must and nowhere else.
+
+With `-m gpu` these tests run on a GPU. Where there is none `test_on_the_pretended_device` runs them in processes of
+their own on the one that `pretended/` makes; only that one counts launches and waits."""
+
+import dataclasses
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import tiny
+import torch
+from searches import GUMBEL, PUCT, TableEvaluator, random_games
+
+from zerogo import board, kernels, rng
+from zerogo.config import Config, NetworkConfig, SearchConfig
+from zerogo.evaluator import SYMMETRIES, Evaluator
+from zerogo.features import ENCODERS, Encoder, make_encoder
+from zerogo.losses import LOSSES
+from zerogo.network import Network, inference_copy
+from zerogo.players.playout import PlayoutEvaluator
+from zerogo.replay import Replay
+from zerogo.rng import Purpose
+from zerogo.rules import Rules
+from zerogo.search import Search, graph
+from zerogo.selfplay import SelfPlay, SelfPlayResult
+from zerogo.selfplay import random_games as random_self_play
+from zerogo.trainer import Trainer
+
+pretend_cuda = sys.modules.get("pretend_cuda")  # where Python has imported it at its start
+on_cuda = pytest.mark.gpu
+HERE, CUDA = Path(__file__).parent, torch.device("cuda")
+
+
+def counted(function: Callable) -> Callable:
+    reason = "only the pretended CUDA device counts launches and waits"
+    return pytest.mark.gpu(pytest.mark.skipif(pretend_cuda is None, reason=reason)(function))
+
+
+@pytest.mark.parametrize("tests", ["games_are", "not games_are"])
+def test_on_the_pretended_device(tests: str) -> None:
+    if torch.cuda.is_available() or shutil.which("g++") is None or not sys.platform.startswith("linux"):
+        pytest.skip("the pretended CUDA device is for Linux with g++, and without a GPU")
+    pytest.importorskip("triton")
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu and not slow", "-k", tests, __file__]
+    world = os.environ | {"PYTHONPATH": str(HERE / "pretended"), "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, *words], env=world, capture_output=True, text=True, cwd=HERE.parent)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout[-20_000:] + done.stderr
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """Lets torch raise an error wherever it waits for the device."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@contextmanager
+def seen() -> Iterator[Any]:
+    """Counts launches and waits inside a `with` block; none on a real GPU."""
+    with pretend_cuda.seen() if pretend_cuda else nullcontext(Mock(launches=Counter(), waits=Counter())) as found:
+        yield found
+
+
+# The pretended device itself
+
+
+@counted
+@pytest.mark.parametrize("inference", [False, True])
+def test_all_ways_to_wait_are_seen(inference: bool) -> None:
+    host = torch.arange(6)
+    numbers, whole, pinned = host.cuda(), torch.tensor([1, 2]).cuda(), host.pin_memory()
+    large, mask = torch.zeros(6, 6, dtype=torch.int64, device="cuda"), numbers > 2
+    waits: dict[str, Callable[[], Any]] = {
+        "bool": lambda: bool(numbers.any()), "int": lambda: int(numbers.sum()), "item": lambda: numbers.sum().item(),
+        "tolist": lambda: numbers.tolist(), "cpu": lambda: numbers.cpu(), "nonzero": lambda: numbers.nonzero(),
+        "where": lambda: torch.where(mask), "mask": lambda: numbers[mask], "equal": lambda: torch.equal(whole, whole),
+        "masked write": lambda: large.__setitem__(mask, large[3:] + 1), "unique": lambda: torch.unique(numbers),
+        "repeat": lambda: torch.repeat_interleave(whole, whole), "argwhere": lambda: torch.argwhere(mask),
+        "bincount": lambda: torch.bincount(numbers), "allclose": lambda: torch.allclose(whole, whole),
+        "list": lambda: torch.tensor([1, 2], device="cuda"), "index on the host": lambda: large[host],
+        "number to an index": lambda: large.__setitem__(whole, 3), "blocking": lambda: pinned.to("cuda"),
+        "pageable": lambda: host.to("cuda", non_blocking=True), "copy": lambda: large[0].copy_(host),
+        "if": lambda: 1 if whole[0] else 0,
+        "copies": lambda: torch._foreach_copy_([large[0]], [host]), "synchronize": torch.cuda.synchronize,
+    }  # fmt: skip
+    with torch.inference_mode(inference):
+        for name, work in waits.items():
+            with seen() as counts:
+                work()
+            assert counts.waits, name
+        with seen() as counts:
+            numbers.index_fill_(0, whole, 3)
+            numbers.masked_fill_(mask, 3)
+            large[whole] = torch.where(numbers > 2, numbers, 0)[whole, None] + pinned.to("cuda", non_blocking=True)
+            torch.full((), 2.0, device="cuda") * numbers + torch.tensor(2)
+        assert not counts.waits
+
+
+@counted
+def test_what_cuda_refuses_is_refused() -> None:
+    host, numbers, weights = torch.arange(4), torch.arange(4, device="cuda"), torch.rand(4, 4, device="cuda")
+    refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: host + numbers, "two devices"),
+        (lambda: torch.where(host > 2, numbers, 0), "two devices"),
+        (lambda: weights.index_select(0, host), "two devices"),
+        (lambda: host[numbers], "on the same device as the indexed"),
+        (lambda: numbers.numpy(), "to host memory|to the host"),
+        (lambda: numbers.view(2, 2) @ numbers.view(2, 2), "not implemented"),
+        (lambda: torch.rand(4, device="cuda", generator=torch.Generator()), "device type for generator"),
+    ]
+    for work, words in refused:
+        with pytest.raises((RuntimeError, TypeError), match=words):
+            work()
+    assert str((weights @ weights + torch.tensor(1.0)).device) == "cuda:0"
+
+
+@counted
+def test_kernels_keep_to_their_arguments_and_wait_for_what_they_wrote() -> None:
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def shift(given, found, first, WAITS: tl.constexpr):
+        at = tl.arange(0, 4)
+        tl.store(found + at, tl.load(given + first + at))
+        if WAITS:
+            tl.debug_barrier()
+        tl.store(found + at, tl.load(found + 3 - at))
+
+    given, found = torch.arange(4, device="cuda"), torch.zeros(4, dtype=torch.int64, device="cuda")
+    shift[(1,)](given, found, 0, WAITS=True)
+    assert found.tolist() == [3, 2, 1, 0]
+    with pytest.raises(Exception, match="illegal memory access"):
+        shift[(1,)](given, found, 1, WAITS=True)
+    with pytest.raises(Exception, match="without a barrier"):
+        shift[(1,)](given, found, 0, WAITS=False)
+
+
+@on_cuda
+def test_a_graph_is_not_run_as_it_is_captured() -> None:
+    given, found = torch.ones(3, device="cuda"), torch.zeros(3, device="cuda")
+    with torch.cuda.graph(made := torch.cuda.CUDAGraph()):
+        found.add_((given * 2).index_select(0, (given * 2).to(torch.int64)))
+    assert found.tolist() == [0.0] * 3
+    for _ in range(2):
+        made.replay()
+    given.fill_(0.5)
+    made.replay()
+    assert found.tolist() == [5.0] * 3
+    with pytest.raises(RuntimeError, match="captur"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        given.tolist()
+
+
+# Self-play
+
+WORDS = "game.size=2 game.komi=0.5 game.move_cap=4 selfplay.slots=2 selfplay.sgf_share=1 selfplay.check_every=2".split()
+WORDS += "selfplay.full_simulations=4 selfplay.cheap_simulations=2 selfplay.resign_share=0.5".split()
+WORDS += ["selfplay.resign_min_ply=1"]
+FACTORS = {"search.algorithm": ("gumbel", "puct"), "search.keep_tree": ("true", "false")}
+FACTORS |= {"search.leaves": (1, 2), "selfplay.full_share": (1, 0.5)}
+# Any three of the four factors come in all combinations; the other half is slow.
+CASES = [
+    pytest.param([f"{name}={of[k]}" for (name, of), k in zip(FACTORS.items(), places, strict=True)],
+                 id="-".join(str(of[k]) for of, k in zip(FACTORS.values(), places, strict=True)),
+                 marks=[pytest.mark.slow] if sum(places) % 2 else [])
+    for places in itertools.product((0, 1), repeat=4)
+]  # fmt: skip
+
+
+def played(settings: Config, device: torch.device, number: int) -> tuple[dict[int, tuple], dict[int, tuple], SelfPlay]:
+    """Returns the moves of games by their numbers, what is learned of them, and who has played them."""
+    selfplay = SelfPlay(settings.game, settings.search, settings.selfplay, tiny.Table(), device, seed=2)
+    selfplay.resignation.threshold = -0.3
+    found = selfplay.play(number)
+    samples, learned = found.all_samples(), {}
+    for game in samples.game.unique().tolist():
+        of_game = samples.select((samples.game == game).nonzero().squeeze(1))
+        learned[game] = (of_game.ply.tolist(), of_game.reply.tolist(), of_game.value.tolist(), of_game.rows.tolist())
+    return {game.number: (game.moves, game.end, game.score_black) for game in found.games}, learned, selfplay
+
+
+@on_cuda
+@pytest.mark.parametrize("words", [*CASES, pytest.param(["selfplay.full_share=0.5", "search.leaves=2"], id="all")])
+def test_the_games_are_the_cpus(words: list[str], request: pytest.FixtureRequest, monkeypatch) -> None:
+    """Searches of two lengths, so that some games move while others go on; games that are over, resigned ones too, are
+    taken in and replaced; steps are replayed as a graph. Interpreted, only one case has all kernels."""
+    if pretend_cuda and "[all]" not in request.node.name:
+        offered, module_for = ("tree", "roots", "draws", "copies"), kernels.module_for
+        keep = lambda name, device: module_for(name, device) if name in offered or device.type == "cpu" else None  # noqa: E731
+        monkeypatch.setattr(kernels, "module_for", keep)
+    monkeypatch.setattr(graph, "PAYS", 1)
+    settings = tiny.config(*WORDS, *words)
+    ours, learned, selfplay = played(settings, CUDA, 4)
+    assert selfplay.search_state.graph.play is not None and not selfplay.search_state.graph.refuses
+    wanted, expected, _ = played(settings, tiny.CPU, 8)
+    for one, other in ((ours, wanted), (learned, expected)):
+        shared = one.keys() & other.keys()
+        assert len(shared) >= 3 and all(one[number] == other[number] for number in shared)
+
+
+def network_evaluator(encoder: Encoder, device: str | torch.device, symmetries: str = "random") -> Evaluator:
+    settings = NetworkConfig(blocks=2, channels=8, pooling_channels=8, head_channels=8)
+    network = Network(settings, encoder.num_planes, encoder.num_globals, 4)
+    return Evaluator.from_network(network, encoder, device=device, symmetries=symmetries)
+
+
+# Waits of the host in a move, and in one where games end; launches of a move whose roots are kept, and of any move.
+MOVES = {("gumbel", "triton"): (1, 2, 30, 160), ("puct", "triton"): (1, 2, 200, 300)}
+MOVES |= {("gumbel", "torch"): (10, 11, 2500, 3000), ("puct", "torch"): (6, 7, 2500, 3000)}
+
+
+@counted
+@pytest.mark.parametrize(("algorithm", "by"), MOVES)
+def test_the_host_waits_once_in_a_move_and_twice_where_games_end(algorithm: str, by: str) -> None:
+    """With Triton; torch alone waits where it does not know how many nodes are kept, or points alive. No simulation
+    waits."""
+    words = (f"search.algorithm={algorithm}", "search.cuda_graph=false", "selfplay.slots=3", "selfplay.resign_share=0")
+    settings, kinds = tiny.config(*WORDS, *words, "selfplay.opening_plies=0.1"), set()
+    waits, waits_at_ends, least, most = MOVES[algorithm, by]
+    with nullcontext() if by == "triton" else kernels.plain():
+        evaluator = network_evaluator(make_encoder("zero17", True), CUDA)
+        selfplay = SelfPlay(settings.game, settings.search, settings.selfplay, evaluator, CUDA, seed=1)
+        for _ in range(4):
+            collected = SelfPlayResult()
+            with seen() as simulations:
+                selfplay._simulate(lambda: False)
+            with seen() as move:
+                selfplay._move(selfplay.everyone, collected)
+            ends, is_little = bool(collected.lengths), move.launches.total() <= least
+            assert move.waits.total() == (waits_at_ends if ends else waits), move.waits
+            assert not simulations.waits and simulations.launches.total() <= 4 * (90 if by == "triton" else 1300)
+            assert move.launches.total() <= most and not (ends and is_little), move.launches
+            kinds.add((ends, is_little))
+    assert {ends for ends, _ in kinds} == {False, True} and ((False, True) in kinds or by == "torch" or least > most)
+
+
+@on_cuda
+@pytest.mark.parametrize("sizes", ["[]", "[[3, 1, 4.5], [2, 1, 0.5]]"])
+def test_a_training_step_waits_for_nothing(sizes: str) -> None:
+    """Taking the samples from a ring on the GPU, turning them, the losses of all heads and at every eighth step their
+    metrics, clipping, the optimiser, averages of weights and of statistics; few launches besides the network's."""
+    settings, encoder = tiny.config("replay.reuse=1000", f"game.sizes={sizes}"), make_encoder("zero17", True)
+    shape = dataclasses.replace(settings.network, heads=dict.fromkeys(LOSSES, 0.5))
+    network = Network(shape, encoder.num_planes, encoder.num_globals, 3)
+    trainer = Trainer(network, encoder, settings.training, shape.heads, CUDA, torch.bfloat16)
+    ring = Replay(settings.replay, 3, device=CUDA)
+    ring.add(random_self_play(settings.game, 12, 1, 0, tiny.CPU).all_samples())
+    for measures in (True, False):  # tables are made once
+        trainer.step(ring.take(16), measures)
+    planes, inputs, targets = trainer.turned(ring.take(16))
+    with seen() as of_network, torch.autocast("cuda", dtype=torch.bfloat16):
+        outputs = network(planes, inputs, targets.on_board)
+        torch.autograd.backward([output.sum() for output in outputs.values()])
+        trainer.optimizer.step()
+    for measures, most in ((False, 60), (True, 90)):
+        with no_waiting(), seen() as step:
+            trainer.step(ring.take(16), measures)
+        assert step.launches.total() - of_network.launches.total() <= most, step.launches
+    with no_waiting():
+        trainer.refresh_statistics([ring.take(16)])
+        trainer.measure(ring.take(16))
+
+
+# The parts
+
+TERRITORY = Rules(3, -3.0, "simple", scoring="territory")
+RULES = [Rules(4, 0.5, "positional"), Rules(4, 0.0, "situational", suicide=True), TERRITORY]
+# Encoders without tactics and ladders, which torch alone has from the CPU's loops.
+ON_THE_DEVICE = [
+    "zero17",
+    [group for group in ENCODERS["article22"] if group != "ko_takes"],
+    [group for group in ENCODERS["katago22"] if "ladder" not in group and "liberties" not in group],
+    ["stones", "sensible", "turns_since", "pattern", "makes_eye", "edge_distance", "scaled_edge_distance"],
+]
+BY_LEAVES = [dataclasses.replace(settings, leaves=number) for settings in (PUCT, GUMBEL) for number in (1, 4)]
+EACH_RULE = pytest.mark.parametrize("rules", [*RULES, RULES], ids=["positional", "situational", "territory", "mixed"])
+# Interpreted kernels take long; that they wait for nothing shows in self-play.
+BY_KERNELS = nullcontext if pretend_cuda is None else kernels.plain
+
+
+def games(rules: Rules | list[Rules], num_games: int = 6) -> board.State:
+    rules = [rules[i % len(rules)] for i in range(num_games)] if isinstance(rules, list) else rules
+    return random_games(rules, num_games, 6, move_cap=40)[0]
+
+
+@on_cuda
+@EACH_RULE
+def test_moves_on_the_board_wait_for_nothing(rules: Rules | list[Rules]) -> None:
+    expected = games(rules)
+    state = expected.to(CUDA)
+    for turn in range(3):
+        with BY_KERNELS(), no_waiting() if turn else nullcontext():  # tables and kernels are made once
+            state = board.step_(state, board.legal_actions(state).to(torch.int8).argmax(1))
+        expected = board.step_(expected, board.legal_actions(expected).to(torch.int8).argmax(1))
+    assert torch.equal(state.stones.cpu(), expected.stones) and torch.equal(state.hash.cpu(), expected.hash)
+
+
+@on_cuda
+@pytest.mark.parametrize("settings", BY_LEAVES, ids=lambda settings: f"{settings.algorithm}-{settings.leaves}")
+@pytest.mark.parametrize("rules", [RULES[0], RULES], ids=["positional", "mixed"])
+def test_simulations_wait_for_nothing(settings: SearchConfig, rules: Rules | list[Rules]) -> None:
+    """And find what the CPU finds, with a graph where there are kernels."""
+    state, budgets = games(rules), torch.tensor([9, 0, 3, 9, 5, 9])
+    expected = Search(TableEvaluator(), settings).run(state, budgets, seed=1).visits
+    index, on_device = torch.arange(6, device=CUDA), state.to(CUDA)
+    with BY_KERNELS():
+        made = Search(TableEvaluator(), settings)
+        made.run(on_device, 2)
+        search_state = made.init(on_device, 9)
+        made.begin(search_state, index, budgets.cuda(), seed=1)
+        for step in range(10):  # a capture waits, once, when the steps before it have been watched
+            with no_waiting() if pretend_cuda or step > graph.WARM_UP else nullcontext():
+                made.simulate(search_state)
+        assert torch.equal(made.result(search_state, index).visits.cpu(), expected)
+
+
+@on_cuda
+@pytest.mark.parametrize("groups", ON_THE_DEVICE, ids=lambda groups: groups if isinstance(groups, str) else groups[1])
+def test_evaluations_wait_for_nothing(groups: str | list[str]) -> None:
+    encoder, state = make_encoder(groups, True), games(RULES).to(CUDA)
+    with BY_KERNELS():
+        for symmetries in SYMMETRIES:
+            evaluator = network_evaluator(encoder, CUDA, symmetries)
+            legal = board.legal_actions(state)
+            evaluator(state, legal=legal)
+            with no_waiting():
+                evaluator(state, legal=legal)
+
+
+@on_cuda
+@pytest.mark.parametrize("preset", ["alphago48", "katago22", "article48", "handcrafted"])
+def test_kernels_read_ladders_without_waiting(preset: str) -> None:
+    pytest.importorskip("triton")
+    state, evaluator = games(RULES[0], 1).to(CUDA), network_evaluator(make_encoder(preset, True), CUDA, "none")
+    evaluator(state)
+    with no_waiting():
+        evaluator(state)
+
+
+@counted
+def test_what_is_one_launch() -> None:
+    """A symmetry, an evaluation by playouts, and all that follows a convolution."""
+    pytest.importorskip("triton")
+    keys, network = torch.arange(2, device=CUDA), tiny.network(tiny.config())
+    playing = inference_copy(network, CUDA)
+    playing.use_epilogues(kernels.module_for("epilogues", CUDA))
+    states, legal = board.new_games(2, Rules(2, 0.5), CUDA), torch.ones(2, 5, dtype=torch.bool, device=CUDA)
+    inputs = torch.rand(3, network.num_planes, 3, 3).cuda(), torch.rand(3, network.num_globals).cuda()
+    for work, name, number in (
+        (lambda: rng.below(8, 1, Purpose.SYMMETRY, keys), "key_kernel", 1),
+        (lambda: PlayoutEvaluator()(states, legal, keys), "play_kernel", 1),
+        (lambda: playing(*inputs), "finish_kernel", 4),
+    ):
+        work()
+        with seen() as counts:
+            work()
+        assert counts.launches[name] == number and not counts.waits
