@@ -125,7 +125,7 @@ def test_a_shard_is_taken_once_and_goes_when_two_commits_have_it(begun: Path, tm
     for path in (first, second.with_name(second.name.replace("-00000001-", "-00000002-"))):
         shutil.copy(begun / "tiny" / actors.FOLDER / (first if path == first else second).name, path)
     assert box.take(other, 100, 1) == 0 and not shards(run)
-    assert "comes again" in said[0] and "its name says another" in said[1] and len(said) == 2
+    assert "is a duplicate" in said[0] and "its name says another" in said[1] and len(said) == 2
 
 
 def test_shards_and_folders_that_others_touch(begun: Path, tmp_path: Path, monkeypatch) -> None:
@@ -139,7 +139,7 @@ def test_shards_and_folders_that_others_touch(begun: Path, tmp_path: Path, monke
 
     monkeypatch.setattr(actors, "load_with_about", stale)
     assert box.take(result, 0, 1) == box.take(result, 0, 1) == 0 and shards(run) == [first, second]
-    assert len(said) == 1 and "Stale file handle; tries it again" in said[0]
+    assert len(said) == 1 and "Stale file handle; trying again" in said[0]
     monkeypatch.setattr(actors, "load_with_about", load)
     content = first.read_bytes()
     first.unlink()
@@ -164,32 +164,30 @@ def changed(path: Path, change: Callable[[dict[str, Any]], Any] = lambda about: 
 
 WRONG: dict[str, Callable[[Path], Any]] = {
     "cut short or damaged": lambda path: path.write_bytes(path.read_bytes()[:-200]),
-    "another run's": lambda path: changed(path, lambda about: about.update(run=5)),
-    "of encoder katago22, not of zero17": lambda path: changed(path, lambda about: about.update(encoder="katago22")),
+    "belongs to another run": lambda path: changed(path, lambda about: about.update(run=5)),
+    "its encoder is katago22, not zero17": lambda path: changed(path, lambda about: about.update(encoder="katago22")),
     "other rules than the run's": lambda path: changed(path, komi=lambda komi: komi + 1),
     "network_step from": lambda path: changed(path, network_step=lambda step: step + 10_000),
     "root_value from nan": lambda path: changed(path, root_value=lambda value: value * torch.nan),
-    "belongs to the other side": lambda path: changed(path, value=lambda value: -value),
+    "have different winners": lambda path: changed(path, value=lambda value: -value),
     "its name says": lambda path: path.rename(path.with_name(f"{path.name[:22]}1.npz")),
     "about.games.ends[0]": lambda path: changed(path, lambda about: about["games"]["ends"].insert(0, "x")),
     "about.games has 'games'": lambda path: changed(path, lambda about: about["games"].update(games=["x"])),
     "has moves 1180591620717411303424": lambda path: changed(path, lambda about: about["games"].update(moves=2**70)),
     "has ends 99": lambda path: changed(path, lambda about: about["games"]["ends"].__setitem__(0, 99)),
-    "tells of games of other rules": lambda path: changed(
-        path, lambda about: about["games"]["sizes"].__setitem__(0, 9)
-    ),
+    "lists games of other rules": lambda path: changed(path, lambda about: about["games"]["sizes"].__setitem__(0, 9)),
     "short_values from": lambda path: changed(path, short_values=lambda values: values + 2),
     "captures from": lambda path: changed(path, captures=lambda captures: captures - 1),
     "a black and a white stone": lambda path: changed(path, rows=lambda rows: rows | 1),
-    "none: it has other rules": lambda path: changed(path, lambda about: about["records"][0][1].__setitem__(1, 9.5)),
-    "none: its moves": lambda path: changed(path, lambda about: about["records"][0].__setitem__(2, "4 99")),
-    "none: 5 is not a valid": lambda path: changed(path, lambda about: about["records"][0].__setitem__(5, 5)),
-    "none: invalid literal": lambda path: changed(path, lambda about: about["records"][0].__setitem__(2, "one")),
+    "invalid: it has other rules": lambda path: changed(path, lambda about: about["records"][0][1].__setitem__(1, 9.5)),
+    "invalid: its moves": lambda path: changed(path, lambda about: about["records"][0].__setitem__(2, "4 99")),
+    "invalid: 5 is not a valid": lambda path: changed(path, lambda about: about["records"][0].__setitem__(5, 5)),
+    "invalid: invalid literal": lambda path: changed(path, lambda about: about["records"][0].__setitem__(2, "one")),
     "records[0] has 0 entries": lambda path: changed(path, lambda about: about["records"].insert(0, [])),
-    "more games for SGF": lambda path: changed(
+    "more SGF games": lambda path: changed(
         path, lambda about: about["records"].extend([[k + 900, *about["records"][0][1:]] for k in range(99)])
     ),
-    "does not say moves": lambda path: changed(path, lambda about: about["games"].pop("moves")),
+    "it lacks moves": lambda path: changed(path, lambda about: about["games"].pop("moves")),
     "about is no mapping": lambda path: save_shard(path, load_with_about(path)[0]),
 }
 
@@ -230,10 +228,10 @@ def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, 
     actor = Actor(run, [*FEW, "replay.min_window=60"], Signals(said.append), Progress("actor", None, "games"))
     steps, saved, save = [], [], actor._save
     actor._save = lambda: (steps.append(actor.step), save(), saved.append(shards(run)[-1]))
-    with pytest.raises(InputError, match="is not there"):
+    with pytest.raises(InputError, match="does not exist"):
         actor.go()
     assert not events and actor.step == 76 and set(steps) <= {24, 76} and not run.exists()
-    assert "no checkpoint to play with yet" in said[0] and "wait for the run" in said[2] and len(said) == 3
+    assert "no checkpoint yet" in said[0] and "waiting for the run" in said[2] and len(said) == 3
 
 
 def test_a_run_that_takes_no_games_has_no_actors(begun: Path) -> None:

@@ -178,7 +178,7 @@ def test_a_match_makes_progress_however_often_it_is_interrupted(tmp_path: Path, 
 
 
 def test_moves_that_were_kept_and_are_illegal_are_refused() -> None:
-    for begun, words in (({1: [4, 4]}, "a move that was kept of ply 1 is illegal"), ({0: [10]}, "of ply 0 is illegal")):
+    for begun, words in (({1: [4, 4]}, "a saved move of ply 1 is illegal"), ({0: [10]}, "of ply 0 is illegal")):
         with pytest.raises(InputError, match=words):
             play_match(First(), First(), SMALL, 2, 1, begun=begun)
 
@@ -252,8 +252,8 @@ def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.Capture
 BAD = {  # players and the number of games
     "random mcts:x 2": "allowed are random, mcts:N",
     "random nowhere.pt 2": "nowhere.pt does not exist",
-    "self random 2": "self stands only second of two",
-    "random random self 2": "self stands only second of two",
+    "self random 2": "self can only be the second of two",
+    "random random self 2": "self can only be the second of two",
     "random 2": "one is not enough",
     "random random 3": "games are 3; allowed are even numbers",
     "random random 0": "games are 0",

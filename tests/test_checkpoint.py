@@ -257,7 +257,7 @@ def test_weights_must_fit(file: Path) -> None:
     assert "holds weights other" in complaint(changed(file, averaged_weights=more))
     assert "lacks the weights" in complaint(changed(file, averaged_weights={}))
     bigger = tiny_config("network.channels=16").to_dict()
-    assert "its own config asks for" in complaint(changed(file, config=bigger))
+    assert "its config requires" in complaint(changed(file, config=bigger))
 
 
 def test_compatible() -> None:

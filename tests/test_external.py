@@ -196,7 +196,7 @@ def test_a_match_may_grow_and_nothing_else(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=what):
             arena.evaluate(names, games, config(*overrides), tmp_path / "a", resume=True)
-    with pytest.raises(InputError, match="already holds a match; go on with it by --resume"):
+    with pytest.raises(InputError, match="already holds a match; resume it with --resume"):
         arena.evaluate(["random", "random"], 8, config(), tmp_path / "a")
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "file").write_text("x")

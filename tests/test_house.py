@@ -3,6 +3,7 @@ they do, ruff is content."""
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -174,6 +175,9 @@ def test_what_is_read_in_a_day() -> None:
     assert sum(map(num_lines, files)) <= MOST_LINES_TO_READ and len(files) > len(READING_LIST)
 
 
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+
+
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [node for node in ast.walk(parsed(path)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
@@ -209,3 +213,25 @@ def test_ruff(command: str) -> None:
     words = (sys.executable, "-m", "ruff", *command.split(), "--no-cache", ".")
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Wording that readers took for a translation; docstrings and comments are for other readers.
+STILTED = re.compile(
+    r"\bgo(es)? on\b|\bof its own\b|what it found|\bis asked\b|\btold\b|\bbeside\b|patiently|\bcommit|"
+    r"learn(s|ed) by heart|python -m zerogo"
+)
+
+
+def test_what_users_read_is_plain_english() -> None:
+    """Help, messages, pages and tables: every text of the package that is no docstring."""
+    found = []
+    for path in FILES:
+        documented = [node for node in ast.walk(parsed(path)) if isinstance(node, (ast.Module, ast.ClassDef, FUNCTION))]
+        docstrings = {id(node.body[0].value) for node in documented if ast.get_docstring(node)}
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                found += [f"{path.name}:{node.lineno}: {node.value}"] if STILTED.search(node.value) else []
+    for path in [*PACKAGE.rglob("*.tsv"), *PACKAGE.rglob("*.html"), *PACKAGE.rglob("*.js")]:
+        lines = (line.partition(" // ")[0] for line in path.read_text().splitlines() if not line.startswith("//"))
+        found += [f"{path.name}: {line}" for line in lines if STILTED.search(line)]
+    assert not found

@@ -69,7 +69,7 @@ def test_where_triton_fails_torch_works_alone(name: str, monkeypatch: pytest.Mon
     with pytest.warns(UserWarning) as said:
         assert kernels.module_for("board", CUDA) is None and kernels.module_for("tree", CUDA) is None
         assert kernels.in_use(CUDA) == f"torch alone, {why}"
-    assert [str(one.message) for one in said] == [f"torch does the work of the kernels alone, {why}"]
+    assert [str(one.message) for one in said] == [f"torch replaces the compiled kernels, {why}"]
     assert probes == ["driver"]
 
 
@@ -95,7 +95,7 @@ def test_a_broken_numba_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(importlib, "import_module", fails)
     why = "as numba does not work here: Numba needs NumPy 2.4 or less"
-    with pytest.warns(UserWarning, match=f"torch does the work of the kernels alone, {why}") as said:
+    with pytest.warns(UserWarning, match=f"torch replaces the compiled kernels, {why}") as said:
         assert kernels.module_for("board", CPU) is None and kernels.module_for("tree", CPU) is None
     assert len(said) == 1 and kernels.in_use(CPU) == f"torch alone, {why}"
 

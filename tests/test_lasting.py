@@ -148,7 +148,9 @@ def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped
     assert not tiny.different(folder, tiny.run(tmp_path / "stopped", *GATED, resume=True))
     checkpoint.path_of(folder, three).unlink()
     tiny.run(tmp_path / "whole", *GATED, "pipeline.iterations=6", resume=True)
-    assert f"step {three} can't play, so the newest weights do until the next matches: " in capfd.readouterr().err
+    assert (
+        f"step {three} cannot be loaded, so the newest weights play until the next matches: " in capfd.readouterr().err
+    )
     assert next(snapshots.starts(folder)).counters["players"] == [] and used[-1] > last
 
 
@@ -230,7 +232,7 @@ def test_a_disk_that_refuses_is_waited_for(number: int, words: str, tmp_path: Pa
     folder = tiny.run(tmp_path, "pipeline.iterations=1")
     assert checkpoint.newest(folder).counters["iterations"] == 1
     errors = capsys.readouterr().err
-    assert words in errors and "cannot write" in errors and "goes on" in errors and "Traceback" not in errors
+    assert words in errors and "cannot write" in errors and "the run continues" in errors and "Traceback" not in errors
     assert not list(folder.rglob("*.tmp"))
 
 
@@ -249,7 +251,7 @@ def test_only_what_can_heal_is_waited_for(number: int) -> None:
 
     if number in signals.HEALS:
         assert taken.retry_io(write) == "written" and len(waits) == 2
-        assert "cannot write /some/file" in said[0] and "goes on" in said[1]
+        assert "cannot write /some/file" in said[0] and "the run continues" in said[1]
     else:
         with pytest.raises(OSError, match="/some/file"):
             taken.retry_io(write)
@@ -269,11 +271,11 @@ def put_folder(path: Path) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "removed": (shutil.rmtree, "{run}: it is not there any more; what was saved is gone with it"),
-    "another": (put_folder, "{run}: it is not there any more; what was saved is gone with it; if it was moved"),
+    "removed": (shutil.rmtree, "{run}: it is not there any more; the saved state is gone with it"),
+    "another": (put_folder, "{run}: it is not there any more; the saved state is gone with it; if it was moved"),
     "games": (
         lambda run: put_file(run / "games"),
-        r"{run}/games: File exists; what was done until 2.* is saved in {run}/snapshots/snapshot-\d+.pt; --resume goes",
+        r"{run}/games: File exists; the state of 2.* is saved in {run}/snapshots/snapshot-\d+.pt; --resume continues",
     ),
     "snapshots": (lambda run: put_file(run / "snapshots"), "{run}/snapshots: File exists; nothing of it is saved yet"),
 }
@@ -405,7 +407,7 @@ def test_a_run_is_read_once_and_under_its_lock(whole: Path, tmp_path: Path, monk
         commands.main_train(words)
     assert (folder / "config.yaml").exists() and not calls
     newest = snapshots.paths(folder)[-1].name
-    with pytest.warns(UserWarning, match="the settings of .* count"):
+    with pytest.warns(UserWarning, match="using the settings saved in"):
         commands.main_train(words)
     assert calls.count(newest) == 1
     assert "batch: 8" in (folder / "config.yaml").read_text() and (folder / "config.yaml.unread").exists()

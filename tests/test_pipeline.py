@@ -120,7 +120,7 @@ def refused(folder: Path, pattern: str, *overrides: str, resume: bool = False) -
 
 
 def test_a_run_is_not_overwritten(copied: Path) -> None:
-    refused(copied, "already holds a run; go on with --resume")
+    refused(copied, "already holds a run; resume it with --resume")
     for path in checkpoint.paths(copied / "tiny"):
         path.write_bytes(path.read_bytes()[:1000])
     refused(copied, "already holds a run")  # a damaged one neither
@@ -174,7 +174,7 @@ def test_no_shipped_config_considers_too_many_moves() -> None:
 
 SPOILS = {
     "is cut short": lambda path: path.write_bytes(path.read_bytes()[:-500]),
-    "is a network alone": lambda path: checkpoint.export(path, checkpoint.load(path)),
+    "holds only a network": lambda path: checkpoint.export(path, checkpoint.load(path)),
 }
 
 

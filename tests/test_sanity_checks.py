@@ -138,7 +138,7 @@ def test_a_run_charts_its_canaries_and_stops_before_it_saves(tmp_path: Path, mon
     names = {name for record in tiny.lines(folder / "logs" / "metrics.jsonl") for name in record}
     assert {f"sanity/{name}" for name, check in CHECKS.items() if check.is_exact and name not in needs_more} <= names
     monkeypatch.setattr(sanity_checks, "of_samples", lambda samples: {"sanity/value_less_ownership": 2.0})
-    with pytest.raises(InputError, match="the result belongs to the other side"):
+    with pytest.raises(InputError, match="the result and the score have different winners"):
         tiny.run(tmp_path / "broken")
     assert not list((tmp_path / "broken").rglob("step-*.pt"))
     assert tiny.run(tmp_path / "warned", "pipeline.sanity_checks=warn").exists()

@@ -183,7 +183,7 @@ def test_a_step_that_reads_is_not_captured(captured: list) -> None:
 
     state = start()
     expected = Search(TableEvaluator(), dataclasses.replace(PUCT, cuda_graph=False)).run(state, 8, seed=1)
-    words = r"without a CUDA graph, as its step waits for the host \(_local_scalar_dense"
+    words = r"without a CUDA graph, as a step waits for the host \(_local_scalar_dense"
     with pytest.warns(UserWarning, match=words) as said:
         found = Search(Reads(), PUCT).run(state, 8, seed=1)
     assert len(said) == 1

@@ -81,7 +81,7 @@ def test_it_says_why() -> None:
     words = BatchChoice(256, {128: 9000.0, 256: 10000.0, 512: 10300.4}, 4096).why()
     assert words == "10,000 evaluations/s in batches of 256, 10 % less in those of 128, 3 % more in those of 512"
     words = BatchChoice(100, {64: 800.0, 100: 1000.0}, 100).why()
-    assert words.endswith("20 % less in those of 64, the most that there is room or use for")
+    assert words.endswith("20 % less in those of 64, the largest that fits or helps")
     assert BatchChoice(1, {1: 50.0}, 8).why() == "50 evaluations/s in batches of 1"
 
 

@@ -221,11 +221,11 @@ def _require_fitting(weights: Mapping[str, Any], network: Network, where: str) -
     given = {name: tuple(tensor.shape) if isinstance(tensor, Tensor) else None for name, tensor in weights.items()}
     for name in sorted(expected.keys() | given.keys(), key=str):
         if name not in given:
-            raise InputError(f"checkpoint {where} lacks the weights {name} that its own config asks for")
+            raise InputError(f"checkpoint {where} lacks the weights {name} that its config requires")
         if name not in expected:
-            raise InputError(f"checkpoint {where} holds weights {name} that its own config has no place for")
+            raise InputError(f"checkpoint {where} holds weights {name} that its config does not have")
         if expected[name] != given[name]:
-            shapes = f"the shape {given[name]}; its own config asks for {expected[name]}"
+            shapes = f"the shape {given[name]}; its config requires {expected[name]}"
             raise InputError(f"checkpoint {where}: weights {name} have {shapes}")
 
 

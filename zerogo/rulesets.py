@@ -20,7 +20,7 @@ from zerogo.errors import InputError, quote
 from zerogo.rules import SCORING, SUPERKO, Rules
 
 HANDICAP = "White gets no points for handicap stones (add them to komi)"
-CYCLES = 'a long cycle such as a triple ko goes on and is never "no result"'
+CYCLES = 'a long cycle such as a triple ko continues and is never "no result"'
 SEKI = "eyes in seki count as territory"
 SAFE = "stones that can never live in the other side's safe territory count as captured without being taken"
 DEAD = "what is dead is settled by playing it out or by the engine's judgement, not by hypothetical play"

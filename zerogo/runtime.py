@@ -60,7 +60,7 @@ def pick_device(name: str = "auto") -> torch.device:
         raise InputError(f"device is {quote(name)}, but torch finds {count} CUDA devices here; use cpu or auto")
     if distributed.world_size() > 1 and device.type == "cuda" and device.index != distributed.local_rank_and_size()[0]:
         raise InputError(
-            f"device is {quote(name)}, for several processes at once; use auto or cuda, by which each has its own"
+            f"device is {quote(name)}, for several processes at once; use auto or cuda, with which each gets its own"
         )
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)

@@ -98,7 +98,7 @@ class Signals(contextlib.AbstractContextManager):
                 self.wait(PATIENCE)
             else:
                 if said:
-                    self.log_io("the run goes on: the disk takes what it writes")
+                    self.log_io("the disk can be written to again; the run continues")
                 return result
 
     def wait(self, seconds: float) -> None:

@@ -54,7 +54,7 @@ def test_two_ranks_end_with_one_network(two: Path) -> None:
 
 def test_settings_that_ranks_can_not_share_get_a_sentence(two: Path) -> None:
     refused = json.loads((two / "found.json").read_text())["refused"]
-    assert refused[0].startswith("training.batch is 15, of which 2 processes") and "such as 14" in refused[0]
+    assert refused[0].startswith("training.batch is 15, which 2 processes") and "such as 14" in refused[0]
     assert [line.split(" is ")[0] for line in refused[1:]] == ["selfplay.slots", "pipeline.games_per_iteration"]
 
 
@@ -92,7 +92,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(two: Path, tmp_path: Path, c
     newest = next(snapshots.starts(folder / "tiny"))
     used = int(newest.counters["games"])
     tiny.run(folder, *ranks_job.SETTINGS, "pipeline.iterations=3", resume=True)
-    assert "1 processes, there were 2: the games in flight begin anew" in capfd.readouterr().err
+    assert "1 processes instead of 2: games in progress start anew" in capfd.readouterr().err
     samples, after = tiny.all_samples(folder / "tiny"), next(snapshots.starts(folder / "tiny"))
     new = samples.game[samples.network_step > newest.step - 1]
     assert len(new) and int(new.min()) >= used and after.counters["iterations"] == 3

@@ -66,7 +66,7 @@ def main(arguments: argparse.Namespace) -> None:
     from zerogo.runtime import lines_of_stdin
 
     if arguments.unknown:
-        print(f"warning: arguments without a meaning here: {' '.join(arguments.unknown)}", file=sys.stderr)
+        print(f"warning: arguments without an effect: {' '.join(arguments.unknown)}", file=sys.stderr)
     if arguments.positions < 1 or not 0 < arguments.memory < math.inf or arguments.leaves < 1:
         raise InputError("--positions and --leaves must be 1 or more, and --memory above 0 and finite")
     setup = cli.open_front_end(arguments, [arguments.checkpoint])
@@ -92,7 +92,7 @@ def read_settings(arguments: argparse.Namespace, visits: int | None) -> Any:
     for text in arguments.override_config:
         settings, without_meaning = settings.changed(read_overrides(text))
         if without_meaning:
-            print(f"warning: settings without a meaning here: {', '.join(without_meaning)}", file=sys.stderr)
+            print(f"warning: settings without an effect: {', '.join(without_meaning)}", file=sys.stderr)
     return settings if arguments.visits is None else settings.changed({"maxVisits": arguments.visits})[0]
 
 

@@ -108,7 +108,7 @@ class AnalysisEngine:
         fitting = max(1, self.limits.memory // bytes_a_node)
         most = min(self.limits.nodes, power_of_two(fitting + 1) // 2)
         visits = min(query.settings.max_visits, most)
-        short = [("maxVisits", f"a search here ends with {most} visits, for want of memory")]
+        short = [("maxVisits", f"memory limits a search here to {most} visits")]
         for name, text in (*query.warnings, *(short if visits < query.settings.max_visits else ())):
             if text not in self._warned:  # thousands of queries may have the same
                 self.warn(f"warning: query {shown(query.id)}, {name}: {text}")

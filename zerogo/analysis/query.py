@@ -31,7 +31,7 @@ MOST_VISITS = 2**50  # KataGo's; a tree ends where memory does, see `engine.Limi
 PERSPECTIVES = ("BLACK", "WHITE", "SIDETOMOVE")
 COLOURS = {"B": Colour.BLACK, "BLACK": Colour.BLACK, "W": Colour.WHITE, "WHITE": Colour.WHITE}
 WITHOUT_EFFECT = {
-    "includeMovesOwnershipStdev": "a move's ownership is the network's own word, without a spread over the search",
+    "includeMovesOwnershipStdev": "a move's ownership is that of one network evaluation, without a deviation",
     "rootFpuReductionMax": "moves that were not tried have the value of their position",
 }
 INCLUDES = ("includeOwnership", "includeOwnershipStdev", "includeMovesOwnership", "includePolicy", "includePVVisits")
@@ -242,7 +242,7 @@ def _start(fields: dict[str, Any], size: int) -> Rows:
     with at_field("initialStones"):
         for colour, action in _moves(fields.get("initialStones", []), size):
             if action == size * size:
-                raise InputError("a pass is no stone; initial stones are pairs of player and point")
+                raise InputError("initial stones must be pairs of player and point, not passes")
             if points[action]:
                 raise InputError(f"{coords.to_gtp(action, size)} has two stones; a point may have one")
             points[action] = colour.value

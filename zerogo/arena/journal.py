@@ -127,13 +127,13 @@ def _require_fit(folder: Path, known: dict[str, Any] | None, settings: Mapping[s
         return
     if not resume:
         holds = f"the folder {folder} already holds a match"
-        raise InputError(f"{holds}; go on with it by --resume, or give --out a new one")
+        raise InputError(f"{holds}; resume it with --resume, or give --out a new folder")
     for key, value in settings.items():
         found = known.get(key)
         may_grow = key == NUM_GAMES and isinstance(found, int)
         if found != value and not (may_grow and found <= value):
             differs = f"the match in {folder} has {key} {_shown(found)}, not {_shown(value)}"
-            raise InputError(f"{differs}; it can go on only as it began")
+            raise InputError(f"{differs}; it can only be resumed with the settings that it was started with")
 
 
 def _shown(value: Any) -> str:

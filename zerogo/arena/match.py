@@ -189,7 +189,7 @@ class MatchGames:
         if self.ply < self.begun.shape[1]:
             actions = self.begun[self.game_index, self.ply]
             if not self._are_legal(actions).all():
-                raise InputError(f"match: a move that was kept of ply {self.ply} is illegal; begin the match anew")
+                raise InputError(f"match: a saved move of ply {self.ply} is illegal; start a new match")
             return actions, {}
         if self.ply < self.opening_plies:
             return RandomPlayer().choose(self.states, self.opening[self.game_index], self.opening_seed), {}

@@ -111,9 +111,9 @@ class Tournament:
         total = self.num_games * len(self.pairs)
         with Progress("match", total, "games", done=journal.num_finished) as progress:
             if journal.num_finished:
-                progress.note(f"{journal.num_finished} of {total} games are there already")
+                progress.note(f"{journal.num_finished} of {total} games are finished already")
             if begun := sum(map(len, journal.begun)):
-                progress.note(f"{begun} games go on from where they were")
+                progress.note(f"{begun} unfinished games are resumed")
             for index in range(len(self.pairs)):
                 results.append(self._play_match(index, journal, progress))
                 if len(self.pairs) > 1:
@@ -149,7 +149,7 @@ class Tournament:
         write_report(out_dir, results, self.names, ratings, self.config.to_dict())
         lines = [line for result in results for line in result.lines()]
         print("\n".join(lines + ([] if ratings is None else rating_lines(self.names, results, ratings))))
-        print(f"games, {RESULT_FILE} and report.html are in {out_dir}")
+        print(f"wrote games, {RESULT_FILE} and report.html to {out_dir}")
 
     def _as_json(self, results: Sequence[MatchResult], ratings: elo.Ratings | None, seconds: float) -> dict[str, Any]:
         """Returns everything that was found out as plain values: the counts of every match, each game's end, the
@@ -191,7 +191,7 @@ def _require_pairing(players: Sequence[str], num_games: int) -> None:
     """Raises InputError for players who can't meet each other so often."""
     is_self = SELF in players
     if is_self and (len(players) != 2 or players[0] == SELF):
-        rule = f"{SELF} stands only second of two, such as: checkpoints/quickstart {SELF}"
+        rule = f"{SELF} can only be the second of two players, such as: checkpoints/quickstart {SELF}"
         raise InputError(f"players are {', '.join(players)}; {rule}")
     if len(players) < 2:
         raise InputError("players: one is not enough for a match; give two or more, or one and the word self")

@@ -31,9 +31,9 @@ LEARN = {"config": "configs/quickstart.yaml", "set": "", "minutes": 10.0, "seeds
 LEARN |= {"opponents": "mcts:200", "games": 100, "simulations": 64, "out": "checkpoints/learn"}
 # The module in which each is, as `run_NAME`, what it measures, and its options with their defaults.
 BENCHES = {
-    "board": ("board", "random legal moves a second, next to pgx where it is installed", BOARD),
+    "board": ("board", "random legal moves a second, compared with pgx where installed", BOARD),
     "net": ("net", "evaluations a second of a network", NET | {"checkpoint": ""}),
-    "features": ("net", "positions a second of an encoder, next to zero17", FEATURES | {"precision": "float32"}),
+    "features": ("net", "positions a second of an encoder, compared with zero17", FEATURES | {"precision": "float32"}),
     "search": (
         "search",
         "simulations a second, and which share of the raw network's speed that is",
@@ -80,7 +80,7 @@ HELP = {
     "opponents": "whom they play, as for zerogo evaluate, with commas between",
     "games": "games against each opponent",
     "simulations": "simulations a move in the matches",
-    "out": "folder of the runs, learn.jsonl and learn.svg; the same command goes on after an interruption",
+    "out": "folder of the runs, learn.jsonl and learn.svg; the same command resumes after an interruption",
     "part": "kernels or rounds: that part alone; all parts and their verdicts without it",
     "train batch": "samples of a step, or several as 64,{}",
     "board batch": "games played at once, or several as 64,{}",

@@ -1,7 +1,7 @@
 """Strength against fixed opponents over minutes, games and simulations: what a change of the recipe is worth.
 
 A run is trained for every seed, without a match on the way; then its checkpoints play paired games, so that matches
-cost no training time. Lines are kept in `learn.jsonl` of a folder: the same command goes on after an interruption."""
+cost no training time. Lines are kept in `learn.jsonl` of a folder: the same command resumes after an interruption."""
 
 import argparse
 import contextlib

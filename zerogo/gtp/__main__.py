@@ -39,7 +39,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="X", help="who plays: a checkpoint, a run's folder, mcts:N or random")
     most = {"help": "simulations a move, at most (default: {key})"}
-    seed = {"help": "seed of all draws (default: one that is drawn, and said on stderr)"}
+    seed = {"help": "random seed (default: drawn, and printed to stderr)"}
     cli.add_options(parser, "device", "precision", "threads", "config", seed=seed, simulations=most)
     leaves = "leaves of the tree in one step; 0 measures how many keep the device busy (default: by the simulations)"
     add("--leaves", type=cli.number(int, 0), metavar="N", help=leaves)
@@ -48,13 +48,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     komi = "points that White gets (default: game.komi)"
     add("--komi", type=cli.number(float, -1000, 1000), metavar="POINTS", help=komi)
     add("--resign", action=argparse.BooleanOptionalAction, default=True, help="give up lost games (default: --resign)")
-    threshold = "winrate below which it does so (default: 0.05)"
+    threshold = "win rate below which it resigns (default: 0.05)"
     add("--resign-threshold", type=cli.number(float, 0, 1), default=0.05, metavar="P", help=threshold)
-    cleanup = "capture dead stones, where that is safe, before passing, for referees who take none off"
+    cleanup = "capture dead stones before passing, where that is safe, for referees that remove none"
     add("--cleanup", action="store_true", help=cleanup)
     lag = "seconds of each move left to the controller (default: 0.3)"
     add("--lag", type=cli.number(float, 0), default=0.3, metavar="S", help=lag)
-    ponder = "search on while the other side thinks (default: --no-ponder)"
+    ponder = "keep searching while the opponent thinks (default: --no-ponder)"
     add("--ponder", action=argparse.BooleanOptionalAction, default=False, help=ponder)
     supported = "print what KataGo's GTP and JSON have and zerogo supports or refuses, and exit"
     add("--supported", action="version", version=_supported(), help=supported)

@@ -93,7 +93,7 @@ def _obstacle(kind: str) -> str | None:
     except Exception as error:  # a broken installation may raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         obstacle = f"as {compiler} does not work here: {reason}"
-        warnings.warn(f"torch does the work of the kernels alone, {obstacle}", stacklevel=2)
+        warnings.warn(f"torch replaces the compiled kernels, {obstacle}", stacklevel=2)
         return obstacle
     return None
 

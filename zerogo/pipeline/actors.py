@@ -182,12 +182,12 @@ class Inbox:
     def _say_unread(self, name: str, error: OSError) -> None:
         if name not in self._unread and not isinstance(error, FileNotFoundError):  # somebody has removed it
             self._unread.add(name)
-            self._signals.log(f"warning: cannot read the shard {name}: {error.strerror or error}; tries it again")
+            self._signals.log(f"warning: cannot read the shard {name}: {error.strerror or error}; trying again")
 
     def wait(self) -> None:
         """Waits for shards a moment; says so where none came for a minute."""
         if time.monotonic() - self._quiet_since > 60:
-            self._signals.log(f"waits for games of actors: zerogo selfplay --watch {self.directory.parent}")
+            self._signals.log(f"waiting for games of actors: zerogo selfplay --watch {self.directory.parent}")
             self._quiet_since = float("inf")
         time.sleep(LOOK)
 
@@ -210,13 +210,13 @@ class Inbox:
         damaged, not of this run, or comes again; OSError where the disk does not give it."""
         path, last = shard.path, self.last.get(shard.actor, -1)
         if shard.number <= last:
-            raise InputError(f"shard {path} comes again: the shards of its actor are taken up to number {last}")
+            raise InputError(f"shard {path} is a duplicate: the shards of its actor are taken up to number {last}")
         samples, about = load_with_about(path)
         if wrong := bounds.misfit(about, ABOUT | RECORDS, "about") or _other(about):
             raise InputError(f"shard {path}: {wrong}")
         for name, now in self._origin.items():
             if about[name] != now:
-                raise InputError(f"shard {path} is of {name} {about[name]}, not of {now}: another run's")
+                raise InputError(f"shard {path} belongs to another run: its {name} is {about[name]}, not {now}")
         if (about["actor"], about["shard"]) != (shard.actor, shard.number):
             raise InputError(f"shard {path} is {about['shard']} of {about['actor'][:40]}; its name says another")
         if wrong := _of_games(about["games"], samples, shard.samples) or self._of_samples(samples, about, step):
@@ -227,9 +227,9 @@ class Inbox:
             allowed = allowed_rules(self.config.game)
             records = [_as_finished_game(record, allowed) for record in about.get("records", ())]
         except ValueError as error:
-            raise InputError(f"shard {path} has a game for SGF that is none: {error}") from None
+            raise InputError(f"shard {path} has an SGF game that is invalid: {error}") from None
         if len({*samples.game.tolist(), *(one.number for one in records)}) > len(about["games"]["lengths"]):
-            raise InputError(f"shard {path} has more games for SGF than it tells of")
+            raise InputError(f"shard {path} has more SGF games than games")
         return samples, about["games"], records
 
     def _of_samples(self, samples: Samples, about: dict[str, Any], step: int) -> str:
@@ -239,7 +239,7 @@ class Inbox:
             what = f"side {samples.board_size}" if samples.board_size != game.largest_size else f"{RULES} {min(other)}"
             return f"holds games of other rules than the run's: {what}"
         if other := set(zip(games["sizes"], games["komi"], strict=True)) - {rules[:2] for rules in allowed}:
-            return f"tells of games of other rules than the run's: {RULES[:2]} {min(other)}"
+            return f"lists games of other rules than the run's: {RULES[:2]} {min(other)}"
         points = game.largest_size**2
         places = dict.fromkeys(("ko", "moves", "reply"), (-1, points)) | {"network_step": (0, step)}
         for name, (low, high) in (RANGES | places).items():
@@ -263,7 +263,7 @@ def _other(about: dict[str, Any]) -> str:
     """Returns what a shard does not say of itself, or says of its games too much, "" where neither."""
     games = about.get("games", {})
     if lacks := [*(ABOUT.keys() - about.keys()), *(GAMES.keys() - games.keys())]:
-        return f"it does not say {', '.join(sorted(lacks))}"
+        return f"it lacks {', '.join(sorted(lacks))}"
     others = sorted(games.keys() - GAMES.keys())
     return f"about.games has {quote(others[0])}; allowed are {', '.join(GAMES)}" if others else ""
 
@@ -361,7 +361,7 @@ class Actor:
     def _play(self) -> None:
         """Plays until it is time to look around, and writes what is due."""
         self._follow()
-        if self._wait_while(self._is_full, "as many samples as a window begins with wait for the run to take them"):
+        if self._wait_while(self._is_full, "waiting for the run to take the samples that are written already"):
             self._follow()
         self._next_look, settings = time.monotonic() + LOOK, self.config.pipeline
         self.selfplay.play(settings.games_per_iteration, None, self._show, False, self.collected, self._is_asked)
@@ -403,12 +403,12 @@ class Actor:
 
     def _require_run(self) -> None:
         if not self.directory.is_dir():
-            raise InputError(f"the run's folder {self.directory} is not there, so there is nobody to play for")
+            raise InputError(f"the run's folder {self.directory} does not exist, so there is no run to play for")
 
     def _follow(self) -> None:
         """Goes on with the newest checkpoint that loads, where it is another than before."""
         while self._of is None or self._newest() != self._seen:
-            self._wait_while(lambda: self._newest() is None, "no checkpoint to play with yet; waits for one")
+            self._wait_while(lambda: self._newest() is None, "no checkpoint yet; waiting for the first one")
             self._seen = self._newest()
             if (found := checkpoints.newest(self.directory)) is not None:
                 self._use(found)
@@ -418,7 +418,9 @@ class Actor:
     def _use(self, found: Checkpoint) -> None:
         config, run = with_overrides(found.config, [*OWN, *self.overrides]), int(found.counters.get("begun", 0))
         if not config.replay.external:
-            raise InputError(f"the run {self.directory} takes no games of actors; resume it with replay.external=true")
+            raise InputError(
+                f"the run {self.directory} does not accept games of actors; resume it with replay.external=true"
+            )
         player = rating.player(self.directory, found.counters.get("players", []), self.signals.log) or found
         self.config, self.step, of = config, player.step, (run, config.game, config.search, config.selfplay)
         if of != self._of:

@@ -34,7 +34,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones. Each
     rank plays and writes its share of the numbers, its samples counted from FAR times its own number."""
     if num_games < distributed.world_size():
-        raise InputError(f"--games is {num_games}; {distributed.world_size()} processes need as many or more")
+        raise InputError(f"--games is {num_games}; {distributed.world_size()} processes need at least one game each")
     config, device = setup.config, setup.device
     limits.require_same_start(config)
     require_compatible(checkpoint, config, only_plays=True)

@@ -48,7 +48,7 @@ def require_shares(config: Config, number: int) -> None:
     """Raises InputError for settings that so many ranks can't share."""
     if config.training.batch % number:
         batch, near = config.training.batch, max(1, config.training.batch // number) * number
-        what = f"training.batch is {batch}, of which {number} processes can't have equal shares"
+        what = f"training.batch is {batch}, which {number} processes cannot share equally"
         raise InputError(f"{what}; it must be a multiple of {number}, such as {near}")
     few = {"selfplay.slots": config.selfplay.slots or number}
     few |= {"pipeline.games_per_iteration": config.pipeline.games_per_iteration}
@@ -129,7 +129,7 @@ def plan(config: Config, device: torch.device) -> str:
     of_host = {name: size for name, size in needed.items() if name not in of_device}
     places = [_planned(config, of_device, device)] + ([_planned(config, of_host, host)] if of_host else [])
     words = "plans " + " and ".join(places)
-    unknown = "" if config.selfplay.slots else ", without the games in flight, whose number is still to be found"
+    unknown = "" if config.selfplay.slots else ", without the games in progress, whose number is measured at the start"
     has_end = config.pipeline.iterations or 0 < config.pipeline.minutes <= MONTH
     when = "" if has_end else "in a month "
     return f"{words}; {when}{plan_disk(config, needed['selfplay.slots'], device)}{unknown}"

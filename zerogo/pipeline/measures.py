@@ -160,7 +160,7 @@ class Matches:
         game = self.game
         komi = ", ".join(f"{game.komi_of(size):g} on {size}x{size}" for size in game.all_sizes)
         komi = komi if game.sizes else f"{game.komi:g}"
-        print(f"what it learned, {self.settings.simulations} simulations a move, komi {komi}:")
+        print(f"final matches, {self.settings.simulations} simulations a move, komi {komi}:")
         results: list[MatchResult] = []
         numbers: dict[str, float] = {}
         for _, line, result, found in self.play(
@@ -234,9 +234,12 @@ def describe(spec: str, result: MatchResult) -> str:
     if spec == "self":
         wins = f"Black wins {result.wins} of {number}"
         return f"against itself: {wins}, {whole}; {result.num_different_games} of the games differ"
-    is_white, sure = spec.endswith(WHITE), "95 % sure: {:.1f} to {:.1f} %".format(*(100 * x for x in result.interval))
+    is_white, sure = (
+        spec.endswith(WHITE),
+        "95 % interval: {:.1f} to {:.1f} %".format(*(100 * x for x in result.interval)),
+    )
     wins = f"wins {result.wins} of {number} {'as Black ' if is_white else ''}({sure})"
     colours = whole if is_white else f"{result.by_colour(True)[0]} as Black, {result.by_colour(False)[0]} as White"
     faults = sum(result.stopped(FORFEIT))  # of an engine outside, which then loses what it might have won
-    blamed = f", {faults} by a fault of the engine" if faults else ""
+    blamed = f", {faults} lost by faults of the engine" if faults else ""
     return f"against {spec.removesuffix(WHITE)}: {wins}, {colours}{blamed}"

@@ -67,7 +67,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
     met = [one for one in pool.read(folder / pool.FILE) if one.player == player.name and one.opponent in their_names]
     if games := sum(one.games for one in met):
         rate = sum(one.points for one in met) / games
-        yield f"  {100 * rate:.1f} % of the points against {met[0].opponent}, which plays", {OF_GATE: rate}
+        yield f"  {100 * rate:.1f} % of the points against {met[0].opponent}, which plays self-play", {OF_GATE: rate}
 
 
 def _standing(
@@ -90,7 +90,7 @@ def judge(
     no new ones. least: the gate, 0 for none. Who had nobody to meet, as the player's file is gone, plays."""
     if not least or shown is None or shown.get(OF_GATE, 1.0) < least or step in players[-1:]:
         return players
-    note(f"step {step} plays from now on")
+    note(f"step {step} plays self-play from now on")
     return [*players, step]
 
 
@@ -104,7 +104,9 @@ def player(folder: Path, players: list[int], note: Callable[[str], None]) -> Che
             else None
         )
     except InputError as error:
-        note(f"warning: step {players[-1]} can't play, so the newest weights do until the next matches: {error}")
+        note(
+            f"warning: step {players[-1]} cannot be loaded, so the newest weights play until the next matches: {error}"
+        )
         players.clear()
         return None
 

@@ -171,12 +171,12 @@ class Run:
             then, settings = ((c.game, c.search, c.selfplay, c.pipeline.plays) for c in (start.config, self.config))
             if (before := start.run.get("ranks", 1)) != distributed.world_size():
                 self.signals.log(
-                    f"{distributed.world_size()} processes, there were {before}: the games in flight begin anew"
+                    f"{distributed.world_size()} processes instead of {before}: games in progress start anew"
                 )
             elif then == settings and distributed.is_rank0():
                 self.selfplay.load_state_dict(start.run["games"])
             elif then != settings:
-                self.signals.log("the games in flight begin anew, under the new settings")
+                self.signals.log("games in progress start anew under the new settings")
         distributed.on_rank0(self.background_matches.load_state_dict, start.run.get("background_matches", {}))
 
     def _bootstrap_random_games(self) -> None:
@@ -250,7 +250,7 @@ class Run:
         )
         line = Progress(run.name, *(by_time if settings.minutes else by_iterations))
         if len(self.replay) < (least := limits.least_samples(self.config)):
-            line.note(f"learning begins when there are {least:,} samples, replay.min_window")
+            line.note(f"training starts when there are {least:,} samples (replay.min_window)")
         return line
 
     def _progress(self) -> float:

@@ -40,22 +40,22 @@ class SanityCheck:
 
 
 CHECKS: dict[str, SanityCheck] = {
-    "target_on_illegal_moves": SanityCheck(0, 1e-3, "the policy target lies on illegal moves", is_exact=True),
-    "target_on_stones": SanityCheck(0, 1e-3, "the trainer turns the policy otherwise than the board", is_exact=True),
+    "target_on_illegal_moves": SanityCheck(0, 1e-3, "policy targets have weight on illegal moves", is_exact=True),
+    "target_on_stones": SanityCheck(0, 1e-3, "the trainer rotates policy and board differently", is_exact=True),
     "ownership_less_score": SanityCheck(0, 0.5, "owned points and komi do not add up to the score", is_exact=True),
-    "value_less_ownership": SanityCheck(0, 0, "the result belongs to the other side than the points do", is_exact=True),
-    "new_samples_age_iterations": SanityCheck(0, 3, "the youngest samples come from an old network"),
+    "value_less_ownership": SanityCheck(0, 0, "the result and the score have different winners", is_exact=True),
+    "new_samples_age_iterations": SanityCheck(0, 3, "the newest samples come from an old network"),
     "value_of_decided": SanityCheck(0.3, 1, "the value has the wrong sign in decided positions", warm_up=500),
-    "ownership_of_decided": SanityCheck(0.3, 1, "in decided positions the ownership has the wrong sign", warm_up=500),
+    "ownership_of_decided": SanityCheck(0.3, 1, "the ownership has the wrong sign in decided positions", warm_up=500),
     "value_spread": SanityCheck(0.02, 2, "the value hardly depends on the position", warm_up=500),
-    "symmetry_spread": SanityCheck(0, 0.25, "turned boards get other policies", warm_up=2000),
+    "symmetry_spread": SanityCheck(0, 0.25, "rotated boards get different policies", warm_up=2000),
     "policy_kl_nats": SanityCheck(0, 3, "the network does not follow the search's policy", warm_up=2000),
-    "held_out_loss_ratio": SanityCheck(0, 1.5, "samples are learned by heart", warm_up=2000),
-    "opening_variety": SanityCheck(0.05, 1, "nearly all games open alike", warm_up=500),
+    "held_out_loss_ratio": SanityCheck(0, 1.5, "the network memorises samples", warm_up=2000),
+    "opening_variety": SanityCheck(0.05, 1, "nearly all games have the same opening", warm_up=500),
     "capped_share": SanityCheck(0, 0.5, "most games reach the move cap", warm_up=500),
     "first_pass_share": SanityCheck(0, 0.3, "games begin with a pass", warm_up=2000),
 } | {
-    f"calibration_{stage}": SanityCheck(0, 0.5, "searched values are far from results", warm_up=2000)
+    f"calibration_{stage}": SanityCheck(0, 0.5, "search values are far from the results", warm_up=2000)
     for stage in STAGES
 }
 
@@ -81,7 +81,7 @@ class SanityChecks:
             healthy = f"healthy is {check.low:g} to {check.high:g}"
             sentence = f"sanity/{name} is {number:.3g} at step {step}; {healthy}: {check.points_to}"
             if self.stops and check.is_exact:
-                raise InputError(f"{sentence}; the run stops, pipeline.sanity_checks=warn would go on")
+                raise InputError(f"{sentence}; the run stops (pipeline.sanity_checks=warn only warns)")
             if name not in self.unhealthy:
                 sentences.append(sentence)
             self.unhealthy.add(name)

@@ -130,7 +130,9 @@ def _load(path: Path) -> Checkpoint:
     """Returns what a run goes on from. Raises InputError where it does not load, or its weights are not finite."""
     found = checkpoint.load(path)
     if not found.trainer:
-        raise InputError(f"checkpoint {path} is a network alone, which no run can go on from; begin one with --from")
+        raise InputError(
+            f"checkpoint {path} holds only a network, so no run can be resumed from it; start a run with --from"
+        )
     if not is_finite([*found.weights.values(), *found.averaged_weights.values()]):
         raise InputError(f"checkpoint {path} has NaN or infinite weights")
     if wrong := _misfit(found.run):
@@ -174,7 +176,7 @@ def config_of(directory: Path, start: Checkpoint | None, overrides: list[str]) -
         return load(path, overrides, start.config)
     except InputError as error:
         found = load(None, overrides, start.config)  # what is wrong with the overrides is no fault of the file
-        warnings.warn(f"{error}; the settings of {start.source} count", stacklevel=2)
+        warnings.warn(f"{error}; using the settings saved in {start.source}", stacklevel=2)
         if distributed.is_rank0():
             path.replace(path.with_name("config.yaml.unread"))
         return found

@@ -47,13 +47,13 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
             limits.require_same_start(config)
         resume = resume or start is not None and distributed.restarts_run(start.counters.get("begun", 0))
         if not resume and distributed.broadcast_from_rank0(lambda: bool(found) or any(directory.glob("replay/*.npz"))):
-            what = f"{directory} already holds a run; go on with --resume, or choose another name with --run"
+            what = f"{directory} already holds a run; resume it with --resume, or choose another name with --run"
             raise InputError(what if distributed.is_rank0() else "")
         if resume and start is None and not (directory / "config.yaml").exists():
             raise nothing
         if resume and start is None and found:
             what = f"none of the {len(found)} snapshots and checkpoints in {directory} can be resumed from"
-            raise InputError(f"{what}; move them away to begin anew")
+            raise InputError(f"{what}; move them away to start anew")
         said = [f"{directory} {distributed.run_and_sync_errors(_planned, config)}"]
         said += limits.beyond(config)
         if warning := too_many_considered(config.search, config.selfplay):
@@ -76,10 +76,10 @@ def say_what_is_saved(directory: Path) -> Iterator[None]:
         saved = [*checkpoints.paths(directory), *snapshots.paths(directory)][-1:]
         rest = "nothing of it is saved yet"
         if str(error.filename) == str(directory) or not directory.is_dir():
-            rest = "what was saved is gone with it; if it was moved, --resume goes on where it is now"
+            rest = "the saved state is gone with it; if it was moved, --resume works where it is now"
         elif saved:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved[0].stat().st_mtime))
-            rest = f"what was done until {when} is saved in {saved[0]}; --resume goes on from it"
+            rest = f"the state of {when} is saved in {saved[0]}; --resume continues from it"
         raise InputError(f"the run ends: {error.filename or 'a file'}: {error.strerror or error}; {rest}") from error
 
 
@@ -151,7 +151,7 @@ def _hopeless(error: Diverged, rollbacks: int, last: int, config: Config) -> str
     if rollbacks:
         tried = f", as after {rollbacks} rollbacks, the last to step {last} with training.learning_rate={rate:g}"
     look = f"look in {config.run.folder / 'logs'} at train/loss, train/gradient_norm and the sanity checks up to then"
-    return f"{error}{tried}; {look}, and begin anew with a lower training.learning_rate or training.gradient_clip"
+    return f"{error}{tried}; {look}, and start anew with a lower training.learning_rate or training.gradient_clip"
 
 
 def too_many_considered(search: SearchConfig, selfplay: SelfplayConfig) -> str:
@@ -160,4 +160,4 @@ def too_many_considered(search: SearchConfig, selfplay: SelfplayConfig) -> str:
     if search.algorithm != "gumbel" or search.max_considered <= max(1, fewest / 2):
         return ""
     many = f"search.max_considered is {search.max_considered}, more than half of self-play's {fewest} simulations"
-    return f"{many}: few moves get a second visit, and little is read beyond them"
+    return f"{many}: few moves get a second visit, so the search is shallow"

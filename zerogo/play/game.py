@@ -288,7 +288,7 @@ class TerminalGame:
         try:
             action = coords.from_gtp(vertex, size)
         except InputError:
-            points = f"a point from A1 to {coords.to_gtp(size - 1, size)}; help tells what you can type"
+            points = f"a point from A1 to {coords.to_gtp(size - 1, size)}; type help for the commands"
             raise InputError(f"{quote(vertex)} is neither a command nor {points}") from None
         if reason := self.game.why_illegal(colour, action):
             raise InputError(f"{name_of(colour)} can't play there, {reason}")
@@ -364,7 +364,7 @@ class TerminalGame:
         found = final_status(self.game, self._adviser().analyst)
         score, dead = final_score_black(self.game, found), found.dead
         points = coords.vertices(sorted(dead), self.game.size)
-        return score, f"; {self._adviser().name} takes these stones for dead: {points}" if dead else ""
+        return score, f"; {self._adviser().name} considers these stones dead: {points}" if dead else ""
 
     def _keep(self) -> None:
         """Writes the game into its file; a file that can't be written ends no game."""
@@ -400,7 +400,7 @@ def make_terminal_game(
     players, rules = ", ".join(f"{style.name(colour)}: {names[colour]}" for colour in Colour), game.rules
     ko = f"{rules.superko} ko{', suicide' if rules.suicide else ''}"
     say(f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rules.scoring} scoring, {ko}")
-    for note in [*notes, *(["help tells what you can type"] if terminal_game.has_people else [])]:
+    for note in [*notes, *(["type help for the commands"] if terminal_game.has_people else [])]:
         say(note)
     return terminal_game
 
@@ -442,7 +442,7 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
     record.rules = _changed_rules(arguments, record.rules)
     _, problem = sgf.replay(record, arguments.move)
     if problem is not None:
-        raise InputError(f"{arguments.sgf}: {problem}; --move says where to go on before that")
+        raise InputError(f"{arguments.sgf}: {problem}; --move continues before that")
     try:
         return LiveGame.of_record(record, arguments.move), record.notes
     except InputError as error:

@@ -103,7 +103,7 @@ class StepGraph:
 
     def _refuse(self, why: str) -> None:
         self.refuses = True
-        warnings.warn(f"the search goes on without a CUDA graph, as its step {why}", stacklevel=2)
+        warnings.warn(f"searching without a CUDA graph, as a step {why}", stacklevel=2)
 
     def _step(self, search_state: SearchState) -> None:
         """Makes a step that reads the graph's own root states."""

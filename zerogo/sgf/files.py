@@ -601,7 +601,7 @@ def _check(record: GameRecord) -> None:
         raise InputError(f"SGF: a winrate of Black is {wrong[0]}; allowed are 0 to 1, and None where there is none")
     places = [edit.before for edit in record.edits]
     if places != sorted(set(places)) or not all(0 < place <= last for place in places):
-        needed = f"each needs a place of its own, in order, after move 1 to {last}"
+        needed = f"each must come after a different move, in order, from 1 to {last}"
         raise InputError(f"SGF: edits before moves {places}; {needed}")
     for name in record.properties:
         if name in STRUCTURE or not re.fullmatch("[A-Z]{1,64}", name):

@@ -39,7 +39,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("file", nargs="?", metavar="FILE.sgf", help=file)
     parser.add_argument("--move", metavar="M", help=move)
     parser.add_argument("--what", help="see below (default: board, with a checkpoint policy,ownership)")
-    parser.add_argument("--checkpoint", metavar="X", help="what thinks: a file, the folder of a run, or mcts:N")
+    parser.add_argument(
+        "--checkpoint", metavar="X", help="the network or search to show: a file, the folder of a run, or mcts:N"
+    )
     cli.add_options(parser, simulations={"type": int, "help": simulations}, device={"default": "auto"})
     parser.add_argument("--symmetries", metavar="S", help=symmetries)
     parser.add_argument("--features", metavar="NAME", help=features)

@@ -332,7 +332,7 @@ VIEWS = {
     "planes": SceneView("planes", _planes, "encoder"),
 }
 NEEDED = {
-    "analyst": "--checkpoint, which says what thinks: a file, the folder of a run, or mcts:N",
+    "analyst": "--checkpoint with a file, the folder of a run, or mcts:N",
     "encoder": "--features with the name of an encoder, or the --checkpoint of a network",
 }
 

@@ -274,7 +274,7 @@ class WorkerProcess:
         answers, is_over, until = queue.SimpleQueue(), False, time.monotonic() + PATIENCE
         with self._lock:
             if len(self._waiting) >= MOST_WAITING:
-                raise RequestRefused(503, f"{MOST_WAITING} requests wait already; ask again when they are answered")
+                raise RequestRefused(503, f"{MOST_WAITING} requests are waiting already; try again later")
             number, earlier = next(self._numbers), self._of_client.get(client)
             self._waiting[number] = answers
             self._of_client |= {client: number} if client else {}
@@ -291,7 +291,7 @@ class WorkerProcess:
                     raise InputError(answer["error"])
                 yield answer.get("part", {})
             if not is_over:
-                raise InputError(f"this was not answered within {PATIENCE:g} s; ask for less, or when less is asked")
+                raise InputError(f"this was not answered within {PATIENCE:g} s; ask for less, or try again later")
         finally:
             with self._lock:
                 del self._waiting[number]
@@ -320,7 +320,7 @@ class WorkerProcess:
         process.wait()
         with self._lock:
             for waiting in self._waiting.values():
-                waiting.put({"error": "the process that thinks has ended; ask again, and it starts anew"})
+                waiting.put({"error": "the analysis process has ended; the next request starts it again"})
 
     def _watch(self, process: subprocess.Popen) -> None:
         """Ends the process when nobody has asked for long."""

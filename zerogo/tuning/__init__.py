@@ -148,7 +148,7 @@ def pick_epilogues(choice: str, network: Any) -> str:
     network: a `network.InferenceNetwork`. Raises InputError for "on" where there is no such kernel."""
     device, fast = network.device, kernels.module_for("epilogues", network.device)
     if choice == "on" and (fast is None or network.compiled):
-        where = "they are for CUDA with Triton, without run.compile"
+        where = "that needs CUDA with Triton, and run.compile off"
         raise InputError(f"run.epilogues is on, but {where}; set it to auto")
     if choice == "off" or fast is None or network.compiled:
         return "off"

@@ -37,7 +37,7 @@ class BatchChoice:
             change = round(100 * (self.rates[other] / self.rates[self.size] - 1))
             words.append(f"{abs(change)} % {'more' if change >= 0 else 'less'} in those of {other:,}")
         if self.size == self.most:
-            words.append("the most that there is room or use for")
+            words.append("the largest that fits or helps")
         return ", ".join(words)
 
 

@@ -77,7 +77,7 @@ export class Play {
   // Deals with a point that was clicked, or a pass; returns whether the game wants it.
   play(action) {
     if (!this.playing) return false;
-    if (this.viewer.at !== this.played.tip) this.say("step to the last move to go on; Undo takes moves back");
+    if (this.viewer.at !== this.played.tip) this.say("step to the last move to continue; Undo takes moves back");
     else this.played.play(action);
     return true;
   }

@@ -131,7 +131,7 @@ export class PlayedGame {
     this.enter("counted", `${found.result === "0" ? "A draw" : found.result}, komi included; crossed stones are dead. Click a string if you see that otherwise, then agree.`);
   }
   playOn() {
-    this.comment = "The game goes on; Undo takes the passes back.";
+    this.comment = "The game continues; Undo takes the passes back.";
     return this.proceed(false);
   }
   agree() { return this.end(this.counted, "Counted."); }

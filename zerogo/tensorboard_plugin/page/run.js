@@ -46,7 +46,7 @@ export class Run {
     const share = (name, value) => (/winrate|share/.test(name) ? percent(value, 1) : value >= 100 ? Math.round(value).toLocaleString() : value.toPrecision(3));
     const cells = NUMBERS.filter(([name]) => latest[name] != null).map(([name, text]) => h("div", {}, h("b", {}, share(name, latest[name])), h("span", {}, text)));
     const ago = latest.time && Math.round(Date.now() / 1000 - latest.time);
-    const said = latest.time ? `last told ${ago < 120 ? `${ago} s` : ago < 7200 ? `${Math.round(ago / 60)} min` : `${Math.round(ago / 3600)} h`} ago` : "The run has written no numbers yet.";
+    const said = latest.time ? `last update ${ago < 120 ? `${ago} s` : ago < 7200 ? `${Math.round(ago / 60)} min` : `${Math.round(ago / 3600)} h`} ago` : "The run has written no numbers yet.";
     const points = rates.map(([step, minutes, rate]) => ({ x: minutes ?? step, y: rate, label: `step ${step}: ${rate.toFixed(2)} games/s` }));
     place.replaceChildren(h("h3", {}, "Throughput"), h("p", { class: "soft" }, said), h("div", { class: "numbers-grid" }, cells),
       points.length > 1 ? h("figure", {}, stepChart(points, "games a second by minutes"), h("figcaption", {}, "games a second of self-play, by minutes")) : "");
