@@ -37,8 +37,9 @@ MAX_INTERVAL = 1e20  # centiseconds
 MAX_NUMBER = 10**9
 NUMBERS = ("interval", "minmoves", "maxmoves")
 RESTRICTIONS = ("avoid", "allow")
-# What kata-analyze may be asked to add.
+# What kata-analyze may be asked to add, and of it what needs the ownership after moves.
 EXTRAS = ("ownership", "ownershipStdev", "movesOwnership", "pvVisits", "pvEdgeVisits", "rootInfo", "noResultValue")
+OF_MOVES = {"ownershipStdev", "movesOwnership"}
 
 
 class AnalyzeRequest(NamedTuple):
@@ -53,11 +54,6 @@ class AnalyzeRequest(NamedTuple):
     max_moves: int = MAX_NUMBER
     restrictions: Restrictions | None = None
     extras: frozenset[str] = frozenset()
-
-    @property
-    def needs_ownerships(self) -> bool:
-        """Whether the ownership after moves is asked for."""
-        return not self.extras.isdisjoint(("movesOwnership", "ownershipStdev"))
 
 
 Finish = Callable[[Engine, Colour, int | None], str]  # does something with a chosen action, and says it
@@ -199,7 +195,7 @@ class Reporter:
         started, session = self._engine.now(), self._engine.session
         pause = STALE_SECONDS if self.is_current else 0.0
         if not self.is_current:
-            analysis = session.analysis(self._request.needs_ownerships)
+            analysis = session.analysis(bool(self._request.extras & OF_MOVES))
             self._last = (session.visits, self._line_format(analysis, self._request, self._engine.size))
         if self._last[1]:
             self._reply.line(self._last[1])
@@ -216,7 +212,7 @@ def _analyze(line_format: LineFormat, extras: Sequence[str], engine: Engine, rep
     reporter = Reporter(engine, reply, request, line_format)
     while not reply.interrupted():
         done = engine.session.step()
-        if reporter.is_due and _prepared(engine.session, reply, request.needs_ownerships):
+        if reporter.is_due and _prepared(engine.session, reply, bool(request.extras & OF_MOVES)):
             reporter.report()
         if not done:
             time.sleep(POLL_SECONDS)

@@ -196,8 +196,7 @@ def _network_search(
     **changes: object,
 ) -> Search:
     """Returns a search over a checkpoint's averaged network that is to play well, not to explore: of self-play's
-    settings it keeps c_visit and c_scale, with which the policy was learned. keeps_scores: where the network has a head
-    for them."""
+    settings it keeps c_visit and c_scale, with which the policy was learned."""
     network, encoder, known = checkpoint.network(averaged=True), checkpoint.encoder(), checkpoint.config.network.heads
     heads = search_heads(known, settings.score_weight or keeps_scores)
     leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=heads)

@@ -107,7 +107,6 @@ class Game(Protocol):
 
     def final_score(self, states: Any, game_index: Tensor, position: Any) -> Tensor:
         """Returns the side to move's points if the game ended there: float32 [K]; for searches that keep scores."""
-        ...
 
     def utility(self, positions: Any, evaluation: Any) -> Tensor:
         """Returns what the tree sums up of evaluations of K positions: float32 [K] in [-1, 1], by default the value."""

@@ -282,8 +282,8 @@ class Search:
                 for every, some in zip(numbers, self.numbers_of(chosen, evaluation), strict=True):
                     every[index] = some
         if self.keeps_scores and not (host_read_is_free(keys) and not bool(leaves.finished.any())):
-            states, games = search_state.states_of_slots(selection.num_slots), selection.index
-            final = self.game.final_score(states, games, leaves.leaf)
+            states = search_state.states_of_slots(selection.num_slots)
+            final = self.game.final_score(states, selection.index, leaves.leaf)
             numbers = *numbers[:2], torch.where(leaves.finished, final, numbers[2])
         return numbers
 
