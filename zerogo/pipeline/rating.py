@@ -24,7 +24,11 @@ from zerogo.pipeline.measures import Matches, elo_numbers
 from zerogo.players.analyst import make_player
 
 OF_GATE = "eval/gate_winrate"
-VERDICTS = {"H1": "is stronger", "H0": "is not stronger", "continue": "may be stronger, more games are needed"}
+VERDICTS = {
+    "H1": "it is stronger than {} by an SPRT",
+    "H0": "it is not stronger than {} by an SPRT",
+    "continue": "an SPRT cannot tell yet whether it is stronger than {}",
+}
 
 
 def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple[str, dict[str, float]]]:
@@ -80,7 +84,9 @@ def _standing(
     for best in pool.strongest(met, size, earlier):
         if any({name, best} == {*meeting[:2]} and meeting.size == size for meeting in met):
             found = pool.verdict(met, size, name, best)
-            yield f"  {where}it {VERDICTS[found.verdict]} than {best}, by an SPRT", {f"{area}/sprt_llr": found.llr}
+            games = sum(one.games for one in met if one.size == size and {name, best} == {one.player, one.opponent})
+            sentence = VERDICTS[found.verdict].format(best)
+            yield f"  {where}{sentence} ({games} games against it)", {f"{area}/sprt_llr": found.llr}
 
 
 def judge(
