@@ -248,9 +248,11 @@ def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor, score: Tensor
 def reset_(tree: Tree, game_index: Tensor, deepest: Tensor | None = None, stays: Tensor | None = None) -> None:
     """Empties the trees of some games, int64 [K], but for those that stay, bool [K]. deepest: int64 [B], set to 0."""
     for values in (tree.size, tree.visits, tree.value_sum, tree.square_sum, tree.score_sum, tree.terminal, deepest):
-        if values is not None and stays is None:  # `values[game_index] = 0` would copy the number to a GPU, and wait
+        if values is None:
+            continue
+        if stays is None:  # `values[game_index] = 0` would copy the number to a GPU, and wait
             values.index_fill_(0, game_index, 0)
-        elif values is not None:
+        else:
             rows = values.index_select(0, game_index)
             rows.masked_fill_(~stays if values.ndim == 1 else ~stays.unsqueeze(1), 0)
             values.index_copy_(0, game_index, rows)
