@@ -374,7 +374,7 @@ class NetworkConfig(Section):
 
     def _check(self) -> None:
         if unknown := [kind for kind in self.trunk if kind not in TRUNK] or ([] if self.trunk else [""]):
-            raise InputError(f"network.trunk has {unknown[0]!r}; allowed are {', '.join(TRUNK)}, at least one")
+            raise InputError(f"network.trunk has {quote(unknown[0])}; allowed are {', '.join(TRUNK)}, at least one")
         if self.architecture == "katago" and not self.heads.keys() <= KATAGO_HEADS.keys():
             one = next(name for name in self.heads if name not in KATAGO_HEADS)
             heads = "{" + ", ".join(f"{name}: {weight}" for name, weight in KATAGO_HEADS.items()) + "}"
