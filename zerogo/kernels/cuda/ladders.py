@@ -130,8 +130,7 @@ def _read(
     plane: `later` is empty."""
     none, zero = tl.zeros_like(own), tl.sum(tl.zeros_like(own), 0)
     first, second, dead, move, later, answer, saving = tl.where(in_atari, 0, start), none, none, none, none, none, none
-    attacking, depth, result = (in_atari == 0).to(tl.int32), in_atari.to(tl.int32) - 1, zero
-    answers = none
+    attacking, depth, result, answers = (in_atari == 0).to(tl.int32), in_atari.to(tl.int32) - 1, zero, none
     if in_atari:
         answers = _answers(own, other, target, exists, in_atari)
     listed = count(answers)
