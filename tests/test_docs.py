@@ -25,7 +25,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "checkpoints" / "README.md", *sorted
 CONFIGS = sorted(ROOT.glob("configs/*.yaml"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE, LINK = re.compile(r"`([^`\n]+)`"), re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-OTHER_PROGRAMS = set("apt-get echo kill pyright rsync ssh ruff . tensorboard".split())  # whose arguments are not checked
+OTHER_PROGRAMS = set("apt-get echo kill pyright rsync ssh ruff . tensorboard".split())  # not checked further
 CHEAP = "train --keys", "gtp --checkpoint checkpoints/9x9.pt --supported"  # commands that a test also runs, and `show`
 # Files and folders that runs, matches and people write, and options of other programs.
 WRITTEN = set("config.yaml report.html result.json matches.jsonl .taken step-00012000.pt".split())
