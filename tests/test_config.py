@@ -41,7 +41,7 @@ def file_complaint(tmp_path: Path, text: str | bytes) -> str:
     with pytest.raises(InputError) as caught:
         load(path)
     assert "\n" not in str(caught.value)
-    return str(caught.value).replace(f"{tmp_path}/", "")
+    return re.sub(r"\S*/bad\.yaml", "bad.yaml", str(caught.value))  # a long path is quoted in part
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
