@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import tiny
 import torch.distributed.run
 
 from zerogo import __main__, cli, commands, config
@@ -127,6 +128,32 @@ def test_cheap_commands_run(words: list[str], tmp_path: Path, monkeypatch: pytes
     with pytest.raises(SystemExit) as ended, contextlib.redirect_stdout(io.StringIO()) as out:
         __main__.main(words[1:])
     assert not ended.value.code and (out.getvalue() or list(tmp_path.iterdir()))
+
+
+def shrunk(words: list[str]) -> list[str]:
+    """Returns a training or a match with the smallest settings, against an opponent that is on every machine."""
+    words = ["random" if word.startswith("gnugo:") else word for word in words]
+    if words[0] == "evaluate":
+        number = words.index("--games") + 1
+        return [*words[:number], "2", *words[number + 1 :], "--simulations", "2"]
+    if "--export" in words:
+        return words
+    # What the command itself is about stays as it is: the board, and the architecture that --from takes over.
+    kept = ("game.size", "game.komi", "run.name", "network", "features")[: 5 if "--from" in words else 3]
+    settings = [text for text in tiny.SETTINGS if not text.startswith(kept)]
+    return [*words, *settings, f"pipeline.iterations={3 if '--resume' in words else 2}"]
+
+
+def test_trainings_and_matches_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In their order; but for the match against a network that is not shipped."""
+    pages = [words[1:] for words in commands_of(ROOT / "README.md") if words[:2][-1] in ("train", "evaluate")]
+    monkeypatch.chdir(tmp_path)
+    for words in pages:
+        if not any(word.endswith(".bin.gz") for word in words):
+            with pytest.raises(SystemExit) as ended:
+                __main__.main(shrunk(words))
+            assert not ended.value.code, words
+    assert len(pages) == 11 and Path("mine.pt").exists()
 
 
 def test_python_blocks_run() -> None:
