@@ -130,12 +130,13 @@ def test_cheap_commands_run(words: list[str], tmp_path: Path, monkeypatch: pytes
     assert not ended.value.code and (out.getvalue() or list(tmp_path.iterdir()))
 
 
-def shrunk(words: list[str]) -> list[str]:
-    """Returns a training or a match with the smallest settings, against an opponent that is on every machine."""
+def shrunk(words: list[str], out: str) -> list[str]:
+    """Returns a training or a match with the smallest settings, against an opponent that is on every machine. out: the
+    match's folder, whose default name holds the second."""
     words = ["random" if word.startswith("gnugo:") else word for word in words]
     if words[0] == "evaluate":
         number = words.index("--games") + 1
-        return [*words[:number], "2", *words[number + 1 :], "--simulations", "2"]
+        return [*words[:number], "2", *words[number + 1 :], "--simulations", "2", "--out", out]
     if "--export" in words:
         return words
     # What the command itself is about stays as it is: the board, and the architecture that --from takes over.
@@ -148,10 +149,10 @@ def test_trainings_and_matches_of_the_readme_run(tmp_path: Path, monkeypatch: py
     """In their order; but for the match against a network that is not shipped."""
     pages = [words[1:] for words in commands_of(ROOT / "README.md") if words[:2][-1] in ("train", "evaluate")]
     monkeypatch.chdir(tmp_path)
-    for words in pages:
+    for number, words in enumerate(pages):
         if not any(word.endswith(".bin.gz") for word in words):
             with pytest.raises(SystemExit) as ended:
-                __main__.main(shrunk(words))
+                __main__.main(shrunk(words, f"match-{number}"))
             assert not ended.value.code, words
     assert len(pages) == 11 and Path("mine.pt").exists()
 
