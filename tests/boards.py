@@ -13,10 +13,10 @@ import torch
 from diagrams import parse
 from torch import Tensor
 
-from zerogo import board, flood, kernels, rng
-from zerogo.board import State
+from zerogo import board, kernels
+from zerogo.board import State, flood, rng
 from zerogo.rules import SUPERKO, Rules
-from zerogo.tensors import TensorFields
+from zerogo.system.tensors import TensorFields
 
 TRITON = pytest.param("triton", marks=pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="no triton"))
 NUMBA = pytest.param("numba", marks=pytest.mark.skipif(not importlib.util.find_spec("numba"), reason="no numba"))

@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from fake_engine import Fake, Trouble
 
-from zerogo import board, rng
+from zerogo import board
 from zerogo.arena import MatchResult
 from zerogo.arena.journal import GAMES_FILE
 from zerogo.arena.result import PlayedGame
+from zerogo.board import rng
+from zerogo.board.rng import Purpose
 from zerogo.config import Config, with_overrides
 from zerogo.players.external import EngineProcess
-from zerogo.rng import Purpose
 from zerogo.rules import Rules
 
 FAKE = Path(__file__).with_name("fake_engine.py")

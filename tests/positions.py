@@ -11,10 +11,11 @@ from diagrams import parse
 from ladder_reader import board_of
 from torch import Tensor
 
-from zerogo import board, rng
-from zerogo.players.playout import RandomPlayer
+from zerogo import board
+from zerogo.board import rng
 from zerogo.replay.samples import StoredState
 from zerogo.rules import Rules
+from zerogo.selfplay.playout import RandomPlayer
 
 
 def play_random(rules: list[Rules], plies: int, seed: int = 0) -> tuple[board.State, list[Tensor]]:

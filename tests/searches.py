@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from zerogo import board, rng
+from zerogo import board
+from zerogo.board import rng
 from zerogo.config import SearchConfig
 from zerogo.game import Colour, GameState, Move
 from zerogo.rules import Rules
 from zerogo.search import Go, Search, SearchState
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Nodes, Tree
-from zerogo.trials import meaning, used_nodes
+from zerogo.tuning.trials import meaning, used_nodes
 
 PUCT = SearchConfig(algorithm="puct")
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)

@@ -9,7 +9,7 @@ import tiny
 from zerogo import board, checkpoint, sgf
 from zerogo.checkpoint import Checkpoint
 from zerogo.rules import Rules
-from zerogo.tensors import state_of
+from zerogo.system.tensors import state_of
 
 RULES = Rules(5, 0.5)
 GAMES = {  # moves, result, Black, White; the first two are the same up to a turn of the board

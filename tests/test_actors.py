@@ -18,8 +18,8 @@ from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import actors, snapshots, watch
 from zerogo.pipeline.actors import Actor, Inbox
 from zerogo.replay import load_with_about, save_shard
-from zerogo.signals import Signals
-from zerogo.telemetry import Progress
+from zerogo.system.signals import Signals
+from zerogo.system.telemetry import Progress
 
 ALONE = ("replay.external=true", "pipeline.plays=false", "selfplay.random_opening_games=8", "pipeline.iterations=2")
 ALONE += ("selfplay.sgf_share=1",)

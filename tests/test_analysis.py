@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import DATA, tables
 
-from zerogo import board, coords
+from zerogo import board
 from zerogo.analysis.__main__ import parse as parse_arguments
 from zerogo.analysis.__main__ import read_settings
 from zerogo.analysis.batch import BatchKind, SearchTask, roots
@@ -25,8 +25,8 @@ from zerogo.game import Colour
 from zerogo.players.analyst import Analyst, analyst_of_playouts
 from zerogo.players.live import LiveGame
 from zerogo.players.session import RestrictedGo
-from zerogo.rules import Rules
-from zerogo.runtime import TOO_LONG
+from zerogo.rules import Rules, coords
+from zerogo.system.runtime import TOO_LONG
 
 TABLES = tables("analysis")
 ANALYST = analyst_of_playouts(16)

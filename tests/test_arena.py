@@ -17,15 +17,15 @@ import torch
 from matches import Always, Drawing, First, config, dies, moves_of, plain, same, some_result, written
 from sgfmill.sgf import Sgf_game
 
-from zerogo import arena, board, elo, scoring
-from zerogo.arena import MatchResult, evaluate, play_match
+from zerogo import arena, board, scoring
+from zerogo.arena import MatchResult, elo, evaluate, play_match
 from zerogo.arena.journal import GAMES_FILE, Journal, game_file, record_of
 from zerogo.arena.match import MatchGames
 from zerogo.arena.report import histogram_svg, write_report
 from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, rate, told_score
 from zerogo.errors import InputError
-from zerogo.players.playout import RandomPlayer
 from zerogo.rules import Rules
+from zerogo.selfplay.playout import RandomPlayer
 
 SMALL = Rules(size=3, komi=0.5)
 

@@ -18,7 +18,7 @@ from zerogo.errors import InputError
 from zerogo.pipeline import Matches, rating, run
 from zerogo.pipeline.background_matches import BackgroundMatches
 from zerogo.pipeline.rating import measure
-from zerogo.telemetry import Telemetry
+from zerogo.system.telemetry import Telemetry
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from zerogo.bench.net import peaks_of
 from zerogo.bench.search import PARTS, REST, STAGES, StageClock
 from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.runtime import captured
 from zerogo.search import search as steps
+from zerogo.system.runtime import captured
 
 CPU = "--device cpu --threads 1"
 COMMON = {"bench", "size", "batch", "device", "dtype", "threads"}
@@ -105,7 +105,7 @@ def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
     """Pretends that there is a CUDA device."""
     assert captured(lambda: pytest.fail("not asked for"), torch.device("cpu")) is None
     device = torch.device("cuda")
-    monkeypatch.setattr("zerogo.runtime.record", lambda work, device: work)
+    monkeypatch.setattr("zerogo.system.runtime.record", lambda work, device: work)
     work = lambda: torch.zeros(1) + 1  # noqa: E731
     assert captured(work, device) is work
     assert captured(lambda: torch.zeros(1).nonzero(), device) is None
@@ -113,7 +113,7 @@ def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
     def refused(work, device) -> None:
         raise RuntimeError("capture failed")
 
-    monkeypatch.setattr("zerogo.runtime.record", refused)
+    monkeypatch.setattr("zerogo.system.runtime.record", refused)
     assert captured(work, device) is None
 
 

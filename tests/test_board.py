@@ -12,13 +12,13 @@ from diagrams import parse, show
 from lockstep import Lockstep
 from torch import Tensor
 
-from zerogo import board, coords, flood, kernels, rng, scoring
-from zerogo.board import State, superko
+from zerogo import board, kernels, scoring
+from zerogo.board import State, flood, rng, superko
 from zerogo.board import state as states
 from zerogo.board.position import find_atari, legal_rows, point_keys
 from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
-from zerogo.rules import SIMPLE, SUPERKO, Rules
+from zerogo.rules import SIMPLE, SUPERKO, Rules, coords
 from zerogo.search import Go, SearchPath
 from zerogo.search.game import LEAF_FIELDS
 

@@ -11,11 +11,12 @@ import gtp_talk
 import numpy as np
 import pytest
 
-from zerogo import bounds, checkpoint, config, sgf
+from zerogo import checkpoint, config, sgf
 from zerogo.analysis.query import FIELDS, AnalysisSettings, parse, read_config
 from zerogo.errors import InputError, quote
 from zerogo.gtp.engine import COMMANDS
 from zerogo.replay import load_shard
+from zerogo.system import bounds
 
 READERS = (sgf.read, config.load, read_config, checkpoint.load, load_shard)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from zerogo import cgroups, runtime
+from zerogo.system import cgroups, runtime
 
 MB = 2**20
 HYBRID = """31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755

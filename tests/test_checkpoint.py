@@ -15,11 +15,11 @@ import torch
 from limits import within
 
 from zerogo import checkpoint
-from zerogo.bounds import misfit
+from zerogo.board.rng import Purpose
 from zerogo.checkpoint import Checkpoint, load, save
 from zerogo.config import Config, with_overrides
 from zerogo.errors import InputError
-from zerogo.rng import Purpose
+from zerogo.system.bounds import misfit
 
 TINY = "game.size=5 network.blocks=1 network.channels=8 network.pooling_channels=4 network.head_channels=4".split()
 

@@ -14,10 +14,11 @@ import tiny
 import torch
 import torch.distributed.run
 
-from zerogo import bounds, checkpoint, cli, kernels
+from zerogo import checkpoint, cli, kernels
 from zerogo.__main__ import COMMANDS, main
 from zerogo.config import Config
 from zerogo.errors import InputError
+from zerogo.system import bounds
 
 ROOT = Path(__file__).parent.parent
 HELP = """

@@ -9,7 +9,6 @@ import gtp_talk
 import pytest
 from gtp_talk import QUICKSTART, Talk, converse, infos
 
-from zerogo import rulesets
 from zerogo.analysis.engine import ACTIONS, AnalysisEngine
 from zerogo.analysis.query import FIELDS, SETTINGS, WITHOUT_EFFECT
 from zerogo.errors import InputError
@@ -17,6 +16,7 @@ from zerogo.gtp.analyze import EXTRAS, NUMBERS, RESTRICTIONS
 from zerogo.gtp.clock import KATA_KINDS
 from zerogo.gtp.commands import KATA_SETTINGS
 from zerogo.gtp.engine import COMMANDS, SUPPORTED
+from zerogo.rules import rulesets
 
 ROWS = [row.split("\t") for row in SUPPORTED.read_text().splitlines()]
 EVERYTHING = [name for name in FIELDS if name.startswith("include")]

@@ -1,8 +1,8 @@
 import pytest
 from sgfmill import common, sgf_properties
 
-from zerogo import coords
 from zerogo.errors import InputError
+from zerogo.rules import coords
 
 SIZES = range(1, 26)
 

@@ -8,9 +8,9 @@ import pytest
 import tiny
 import torch
 
-from zerogo import distributed
 from zerogo.errors import InputError
 from zerogo.pipeline import limits
+from zerogo.system import distributed
 
 
 def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ import torch
 from compiling import compile_call
 from torch import Tensor
 
-from zerogo import kernels, rng
-from zerogo.rng import Purpose
+from zerogo import kernels
+from zerogo.board import rng
+from zerogo.board.rng import Purpose
 from zerogo.rules import own_actions
 
 

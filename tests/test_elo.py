@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from limits import within
 
-from zerogo import elo
+from zerogo.arena import elo
 
 
 def test_wilson_known_values() -> None:

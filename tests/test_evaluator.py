@@ -8,12 +8,13 @@ import pytest
 import torch
 from positions import play_random
 
-from zerogo import board, symmetry
+from zerogo import board
+from zerogo.board import symmetry
+from zerogo.board.flood import pack_rows, unpack_rows
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator
 from zerogo.features import make_encoder
-from zerogo.flood import pack_rows, unpack_rows
 from zerogo.network import Network, inference_copy
 from zerogo.rules import Rules
 

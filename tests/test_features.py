@@ -13,7 +13,8 @@ from implementations import READERS, encode, module, read_ladders
 from positions import of_stones, play_random, played, stored, swap_colours
 from torch import Tensor
 
-from zerogo import board, checkpoint, coords, flood, kernels, symmetry
+from zerogo import board, checkpoint, kernels
+from zerogo.board import flood, symmetry
 from zerogo.board.position import find_atari
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
@@ -21,7 +22,7 @@ from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, make_encoder
 from zerogo.kernels.shared import COUNTS, ROWS, VALUES
 from zerogo.pipeline import train
-from zerogo.rules import SUPERKO, Rules
+from zerogo.rules import SUPERKO, Rules, coords
 from zerogo.search import Search
 
 

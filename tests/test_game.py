@@ -5,10 +5,9 @@ from cases import CASES, PERFT_2X2, Case
 from diagrams import parse, show
 from sgfmill.boards import Board as SgfmillBoard
 
-from zerogo import coords
 from zerogo.errors import InputError
 from zerogo.game import Colour, GameState, Move, Point, neighbours
-from zerogo.rules import SUPERKO, Rules
+from zerogo.rules import SUPERKO, Rules, coords
 
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
 PASS = Move.pass_turn()

@@ -20,7 +20,7 @@ from zerogo.errors import InputError
 from zerogo.gtp import __main__ as program
 from zerogo.gtp.engine import COMMANDS, Engine
 from zerogo.gtp.protocol import Input, Reply, Request, parse
-from zerogo.runtime import TOO_LONG
+from zerogo.system.runtime import TOO_LONG
 
 TABLES = tables("gtp")
 TESTED_ELSEWHERE = {"list_commands", "cputime", "gomill-cpu_time", "printsgf", "gogui-analyze_commands"}

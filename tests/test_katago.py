@@ -13,21 +13,21 @@ import tiny
 import torch
 from torch import Tensor
 
-from zerogo import board, checkpoint, cli, coords
+from zerogo import board, checkpoint, cli
 from zerogo.bench import __main__ as bench
 from zerogo.config import Config, NetworkConfig, with_overrides
 from zerogo.config.sections import KATAGO_HEADS, TRUNK
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import KataGoNetwork, inference_copy, katago_format
+from zerogo.network.trainer import Trainer
 from zerogo.pipeline import train
 from zerogo.pipeline.generate import generate
 from zerogo.players.analyst import make_analyst, make_player
 from zerogo.replay import TrainingBatch
 from zerogo.replay.shards import load_shard
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
 from zerogo.tensorboard_plugin.folder import Folder
-from zerogo.trainer import Trainer
 
 SHARED = Path(__file__).parents[2] / "shared" / "katago"
 with_files = pytest.mark.skipif(not SHARED.exists(), reason="KataGo's networks are not in ../shared/katago")

@@ -159,14 +159,15 @@ def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
 
 @needs_numba
 def test_compiled_kernels_follow_all_that_they_are_made_of(tmp_path: Path) -> None:
-    """A constant of any module that a kernel imports, such as `rng.MIX_1`, is part of the compiled code."""
+    """A constant of any module that a kernel imports, such as `keys.MIX_1`, is part of the compiled code."""
     copy = shutil.copytree(kernels.PACKAGE, tmp_path / "zerogo", ignore=shutil.ignore_patterns("__pycache__", "page"))
     imported = set()
     for path in (copy / "kernels" / "cpu").glob("*.py"):
         for module, names in re.findall(r"^from (zerogo\S*) import (.*)", path.read_text(), re.MULTILINE):
             imported |= {module, *(f"{module}.{name}" for name in names.split(", "))}
-    files = [file for name in imported if (file := tmp_path / (name.replace(".", "/") + ".py")).is_file()]
-    assert {"rng.py", "rules.py", "shared.py", "strings.py"} <= {file.name for file in files}
+    named = [tmp_path / name.replace(".", "/") for name in imported]
+    files = [file for name in named for file in (name.with_suffix(".py"), name / "__init__.py") if file.is_file()]
+    assert {"keys.py", "shared.py", "strings.py"} <= {file.name for file in files}
     digests = {kernels.source_digest("cpu", copy)}
     for number, file in enumerate(files, start=2):
         file.write_text(file.read_text() + "\nCONSTANT = 1\n")

@@ -10,9 +10,10 @@ from implementations import READERS, read_ladders
 from ladder_reader import TooLong, board_of, read_all
 from positions import CLASSICAL, by_size, classical, ladder_positions, of_stones
 
-from zerogo import board, coords, flood, symmetry
+from zerogo import board
+from zerogo.board import flood, symmetry
 from zerogo.game import Colour, Point
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
 
 EACH_READER = pytest.mark.parametrize("reader", READERS)
 PLANES = ("caught", "catching", "escaping")

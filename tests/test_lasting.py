@@ -18,17 +18,18 @@ import torch
 from matches import dies
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from zerogo import checkpoint, commands, config, signals
+from zerogo import checkpoint, commands, config
 from zerogo.board import new_games
 from zerogo.errors import InputError, Interrupted
 from zerogo.evaluator import Evaluator
+from zerogo.network.trainer import Trainer
 from zerogo.pipeline import limits, run, snapshots
 from zerogo.pipeline.snapshots import Snapshots
-from zerogo.runtime import RunLock
 from zerogo.selfplay import SelfPlay
-from zerogo.signals import PipeSafeStream, Signals
-from zerogo.telemetry import Telemetry
-from zerogo.trainer import Trainer
+from zerogo.system import signals
+from zerogo.system.runtime import RunLock
+from zerogo.system.signals import PipeSafeStream, Signals
+from zerogo.system.telemetry import Telemetry
 
 ROUNDS = ("pipeline.iterations=2", "replay.min_window=100", "replay.capacity=400")
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 from diagrams import parse
 
-from zerogo import board, coords, scoring
+from zerogo import board, scoring
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.players.analyst import Analysis, Candidate, analyst_of_playouts
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import MoveChoiceSettings, decide, final_score_black, final_status
-from zerogo.players.playout import RandomPlayer
 from zerogo.players.session import AnalysisSession
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
+from zerogo.selfplay.playout import RandomPlayer
 
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
 USUAL, CLEANUP = MoveChoiceSettings(), MoveChoiceSettings(cleanup=True)

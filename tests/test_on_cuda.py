@@ -21,20 +21,21 @@ import tiny
 import torch
 from searches import GUMBEL, PUCT, TableEvaluator, random_games
 
-from zerogo import board, kernels, rng
+from zerogo import board, kernels
+from zerogo.board import rng
+from zerogo.board.rng import Purpose
 from zerogo.config import Config, NetworkConfig, SearchConfig
 from zerogo.evaluator import SYMMETRIES, Evaluator
 from zerogo.features import ENCODERS, Encoder, make_encoder
-from zerogo.losses import LOSSES
 from zerogo.network import Network, inference_copy
-from zerogo.players.playout import PlayoutEvaluator
+from zerogo.network.losses import LOSSES
+from zerogo.network.trainer import Trainer
 from zerogo.replay import Replay
-from zerogo.rng import Purpose
 from zerogo.rules import Rules
 from zerogo.search import Search, graph
 from zerogo.selfplay import SelfPlay, SelfPlayResult
 from zerogo.selfplay import random_games as random_self_play
-from zerogo.trainer import Trainer
+from zerogo.selfplay.playout import PlayoutEvaluator
 
 pretend_cuda = sys.modules.get("pretend_cuda")  # where Python has imported it at its start
 on_cuda = pytest.mark.gpu

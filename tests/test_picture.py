@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from tables import tables
 
-from zerogo import picture
-from zerogo.picture import MARK, WOOD, plane_image
 from zerogo.players.analyst import Candidate
+from zerogo.show import picture
+from zerogo.show.picture import MARK, WOOD, plane_image
 
 CELL, TEXTS = 40, tables("picture")
 

@@ -11,14 +11,14 @@ import tiny
 import torch
 from tables import tables
 
-from zerogo import checkpoint, coords, sgf
+from zerogo import checkpoint, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.play.__main__ import main, parse
 from zerogo.play.game import RecordedGame, TerminalGame, TextStyle, analysis_text, result_text
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.live import LiveGame
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
 
 TABLES = tables("play")
 WHITE_PLAYS_D4 = "White plays D4: White wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)"

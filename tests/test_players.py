@@ -10,18 +10,20 @@ import torch
 from interpreting import interpreted
 from positions import play_random
 
-from zerogo import board, flood, kernels, rng
+from zerogo import board, kernels
+from zerogo.board import flood, rng
 from zerogo.board.eyes import eyes
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move, Point
-from zerogo.players import Player, playout
+from zerogo.players import Player
 from zerogo.players.analyst import GUMBEL_UNTIL, SearchPlayer, analyses, make_analyst, make_player
-from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, draw_point, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.search.tree import ROOT
+from zerogo.selfplay import playout
+from zerogo.selfplay.playout import PlayoutEvaluator, RandomPlayer, draw_point, playouts_of
 
 BLACK_OWNS_ALL = """
     .X.X.

@@ -10,11 +10,11 @@ import pytest
 from matches import some_result
 from PIL import Image
 
-from zerogo import commands, elo, sgf
-from zerogo.arena import pool
+from zerogo import commands, sgf
+from zerogo.arena import elo, pool
 from zerogo.arena.pool import Meeting
 from zerogo.errors import InputError
-from zerogo.picture import HEAT
+from zerogo.show.picture import HEAT
 
 
 def meeting(player: str, opponent: str, points: float, games: int = 100, seed: int = 1, size: int = 5) -> Meeting:

@@ -15,7 +15,7 @@ from zerogo.config import SearchConfig
 from zerogo.rules import Rules, own_actions
 from zerogo.search import Search, SearchState
 from zerogo.selfplay.loop import _played
-from zerogo.trials import meaning
+from zerogo.tuning.trials import meaning
 
 CPU = torch.device("cpu")
 

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from zerogo import rulesets
 from zerogo.errors import InputError
-from zerogo.rules import SCORING, SUPERKO, Rules
+from zerogo.rules import SCORING, SUPERKO, Rules, rulesets
 
 # docs/GTP_Extensions.md of KataGo, "kata-set-rules": what each shorthand is equivalent to.
 KATAGO = {

@@ -19,11 +19,12 @@ import tiny
 import torch
 from limits import within
 
-from zerogo import board, runtime
+from zerogo import board
 from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.runtime import TOO_LONG, RunLock, write_atomically
-from zerogo.telemetry import METRICS_FILE, Progress, Telemetry
+from zerogo.system import runtime
+from zerogo.system.runtime import TOO_LONG, RunLock, write_atomically
+from zerogo.system.telemetry import METRICS_FILE, Progress, Telemetry
 
 ROOT = Path(__file__).parent.parent
 

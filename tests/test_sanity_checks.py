@@ -7,15 +7,15 @@ import pytest
 import tiny
 import torch
 
-from zerogo import symmetry
+from zerogo.board import symmetry
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
+from zerogo.network.trainer import Trainer
 from zerogo.pipeline import sanity_checks
 from zerogo.pipeline.sanity_checks import CHECKS, SanityChecks
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.selfplay import SelfPlayResult, random_games
-from zerogo.trainer import Trainer
 
 SETTINGS = tiny.config("game.size=5", "game.komi=0.5", "game.move_cap=60", "network.heads.ownership=1.5")
 LATE = 10**6  # a step at which every sanity check is looked at

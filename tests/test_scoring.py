@@ -11,9 +11,10 @@ from compiling import compile_call
 from sgfmill import boards
 from slow_scoring import parts, slow_area, slow_benson
 
-from zerogo import flood, kernels, scoring
+from zerogo import kernels, scoring
+from zerogo.board import flood
 from zerogo.rules import Rules, RulesBatch
-from zerogo.runtime import HostReads
+from zerogo.system.runtime import HostReads
 
 
 def stones_of(*diagrams: str) -> torch.Tensor:

@@ -15,16 +15,17 @@ import torch
 from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums, random_games, several
 from torch import Tensor
 
-from zerogo import board, flood, kernels, rng
+from zerogo import board, kernels
 from zerogo.bench import __main__ as bench
+from zerogo.board import flood, rng
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.rules import Rules
-from zerogo.runtime import HostReads
 from zerogo.search import Search, SearchState, tempered
 from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT
+from zerogo.system.runtime import HostReads
 
 
 @BOTH

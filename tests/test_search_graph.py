@@ -12,10 +12,11 @@ import pytest
 import torch
 from searches import GUMBEL, PUCT, TableEvaluator, random_games
 
-from zerogo import board, runtime
+from zerogo import board
 from zerogo.config import SearchConfig
 from zerogo.rules import Rules
 from zerogo.search import Search, SearchState, graph
+from zerogo.system import runtime
 
 SEARCHES = {"puct": PUCT, "gumbel, 3 leaves": dataclasses.replace(GUMBEL, leaves=3)}
 EACH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)

@@ -23,11 +23,11 @@ from zerogo import board, kernels
 from zerogo.config import SearchConfig
 from zerogo.kernels.shared import UNVISITED
 from zerogo.rules import Rules
-from zerogo.runtime import HostReads
 from zerogo.search import Go, Search, SearchState
 from zerogo.search.search import step_leaves
 from zerogo.search.selection import select
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree, keep_subtree_
+from zerogo.system.runtime import HostReads
 
 CPU = torch.device("cpu")
 REPEATING = toys.random_tree(8).with_repeating(0.4, seed=2)

@@ -10,21 +10,23 @@ import tiny
 import torch
 from sgfmill import sgf as sgfmill_sgf
 
-from zerogo import board, checkpoint, cli, config, kernels, rng, runtime, scoring, selfplay, tuning
+from zerogo import board, checkpoint, cli, config, kernels, scoring, selfplay, tuning
+from zerogo.board import rng
+from zerogo.board.flood import unpack_rows
+from zerogo.board.rng import Purpose
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
-from zerogo.flood import unpack_rows
 from zerogo.game import GameState, Move
 from zerogo.pipeline import batch_size, generate, train
 from zerogo.players.analyst import analyst_of_playouts, autotune_leaves
 from zerogo.replay import Replay, Samples
 from zerogo.replay.shards import find_shards, load_shard
-from zerogo.resignation import NEEDED, THRESHOLDS, Resignation
-from zerogo.rng import Purpose
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, random_games
 from zerogo.selfplay.reanalysis import reanalyse
+from zerogo.selfplay.resignation import NEEDED, THRESHOLDS, Resignation
+from zerogo.system import runtime
 
 TREE = "search.algorithm=puct search.dirichlet_share=0 search.root_temperature=1 selfplay.temperature_start=0".split()
 ALONE = "selfplay.temperature_end=0 selfplay.full_simulations=1 selfplay.slots=1 selfplay.sgf_share=1".split()

@@ -12,10 +12,10 @@ from limits import within
 from sgfmill.sgf import Sgf_game
 from tables import tables
 
-from zerogo import board, coords, rulesets, sgf
+from zerogo import board, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour, GameState
-from zerogo.rules import SCORING, SUPERKO, Rules
+from zerogo.rules import SCORING, SUPERKO, Rules, coords, rulesets
 from zerogo.sgf import Edit, GameRecord, positions, read_text, replay, to_text
 
 TABLES = tables("sgf")

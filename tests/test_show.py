@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 from tables import tables
 
-from zerogo import checkpoint, coords, sgf
+from zerogo import checkpoint, sgf
 from zerogo.checkpoint import Checkpoint
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
 from zerogo.show.__main__ import main, parse
 from zerogo.show.views import VIEWS, Models, Scene, chosen_moves, make_models, read_game, winrates_black
 

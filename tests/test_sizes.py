@@ -10,17 +10,18 @@ import tiny
 import torch
 from torch import Tensor
 
-from zerogo import board, rng
+from zerogo import board
+from zerogo.board import rng
 from zerogo.config import Config, SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, make_encoder, on_board_mask
+from zerogo.network.trainer import Trainer
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.rules import Rules, RulesBatch, own_actions
 from zerogo.search import Search, tempered
 from zerogo.selfplay import EndReason, random_games
 from zerogo.selfplay.opening import drawn_rules
-from zerogo.trainer import Trainer
 
 SIDE = 6  # of the padded batches
 MIXED = "game.sizes=[[3, 2, 8.5], [4, 1, 1.5], [5, 1, 24.5]]"

@@ -9,7 +9,6 @@ import torch
 from diagrams import parse
 from gtp_talk import ROOT, Talk, engine
 
-from zerogo import coords
 from zerogo.config import EvaluationConfig
 from zerogo.game import Colour, GameState
 from zerogo.players import status
@@ -17,7 +16,7 @@ from zerogo.players.analyst import Analyst, make_analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import Judge, final_score_black, final_status
 from zerogo.players.status import Status
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
 
 FINISHED = json.loads((ROOT / "tests/data/finished.json").read_text())  # stones, to play, komi, Black's score
 # Two walls, and a white stone in Black's territory that could live there against weak play.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from zerogo import symmetry
+from zerogo.board import symmetry
 
 ALL = range(symmetry.NUM_SYMMETRIES)
 

@@ -19,7 +19,8 @@ import torch
 from tensorboard.plugins.base_plugin import TBContext, TBLoader
 from werkzeug.test import Client
 
-from zerogo import board, checkpoint, picture, sgf
+from zerogo import board, checkpoint, sgf
+from zerogo.show import picture
 from zerogo.tensorboard_plugin import entry, jobs
 from zerogo.tensorboard_plugin.entry import GoPlugin, RequestRefused
 from zerogo.tensorboard_plugin.folder import glance_of

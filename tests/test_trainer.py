@@ -10,15 +10,16 @@ import torch
 from positions import play_random
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from zerogo import board, symmetry
+from zerogo import board
+from zerogo.board import symmetry
 from zerogo.config import NetworkConfig, TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
-from zerogo.losses import LOSSES, Targets, loss_parts, metrics
 from zerogo.network import Network
+from zerogo.network.losses import LOSSES, Targets, loss_parts, metrics
+from zerogo.network.trainer import Trainer
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.rules import Rules
-from zerogo.trainer import Trainer
 
 ENCODER = make_encoder("zero17", komi_input=True)
 HEADS, FLOAT = {"policy": 1.0, "value": 1.0, "ownership": 0.5}, torch.float32

@@ -14,10 +14,11 @@ import tiny
 import torch
 from torch import Tensor
 
-from zerogo import kernels, trials
+from zerogo import kernels
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
 from zerogo.search.tree import ROOT
+from zerogo.tuning import trials
 
 GAMES = 5  # of which the first two are over
 NO_KERNELS = ("arrays_of", "kind_of")  # functions of the modules that compute nothing

@@ -13,7 +13,7 @@ import torch
 
 from zerogo import bench, kernels, tuning
 from zerogo.errors import InputError
-from zerogo.runtime import usable_cores
+from zerogo.system.runtime import usable_cores
 from zerogo.tuning import BatchChoice, batches, find, questions, speed, threads
 
 CPU = torch.device("cpu")
@@ -189,7 +189,7 @@ def test_pick_compile(monkeypatch) -> None:
 
 # Precisions and kernels, by a process that may die
 
-# In the place of `zerogo.trials`: says what a table has for a module of kernels, or for precisions, or dies by it.
+# In the place of `tuning.trials`: says what a table has for a module of kernels, or for precisions, or dies by it.
 STAND_IN = """
 import json, os, signal, sys
 table, request = json.loads(sys.argv[1]), json.loads(sys.stdin.readline())
@@ -325,7 +325,7 @@ def test_ranks_ask_one_process(stand_in: Callable, monkeypatch: pytest.MonkeyPat
 
 def test_the_process_itself(stand_in: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In a folder of its own, in an environment of a rank: precisions and a kernel, and a task that fails."""
-    monkeypatch.setattr(questions, "COMMAND", (sys.executable, "-P", "-m", "zerogo.trials"))
+    monkeypatch.setattr(questions, "COMMAND", (sys.executable, "-P", "-m", "zerogo.tuning.trials"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -14,12 +14,12 @@ import pytest
 import torch
 from gtp_talk import Talk
 
-from zerogo import coords, scoring
+from zerogo import scoring
 from zerogo.analysis.engine import AnalysisEngine
 from zerogo.game import Colour
 from zerogo.gtp.engine import Engine
 from zerogo.players.live import LiveGame
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
 from zerogo.sgf import result_text
 
 FILES = sorted((Path(__file__).parent / "data" / "positions").glob("*.txt"))

@@ -23,7 +23,7 @@ from zerogo.pipeline.background_matches import BackgroundMatches, Played
 from zerogo.replay import Samples
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.selfplay import SelfPlay
-from zerogo.trials import Table as Table
+from zerogo.tuning.trials import Table as Table
 
 CPU = torch.device("cpu")
 SETTINGS = """

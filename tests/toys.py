@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from zerogo.search import Game, SearchPath
-from zerogo.tensors import TensorFields
+from zerogo.system.tensors import TensorFields
 
 
 @dataclass(frozen=True)

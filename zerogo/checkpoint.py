@@ -18,13 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import bounds, coords
 from zerogo.config import Config, FeaturesConfig, NetworkConfig, RunConfig, from_dict
 from zerogo.config.sections import KATAGO_HEADS
 from zerogo.errors import InputError, quote
 from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import KataGoNetwork, Network, katago_format
-from zerogo.runtime import code_revision, write_atomically
+from zerogo.rules import coords
+from zerogo.system import bounds
+from zerogo.system.runtime import code_revision, write_atomically
 
 FORMAT = "zerogo checkpoint"
 VERSION = 2

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerogo import bounds
+from zerogo.system import bounds
 
 if TYPE_CHECKING:  # these import torch, which takes seconds
     import torch
@@ -121,7 +121,7 @@ class LineQueue:
 def run(parse: Callable[[], argparse.Namespace], main: Callable[[argparse.Namespace], int | None]) -> None:
     """Runs a front end as this process and ends it: parse first, so that mistakes need no torch, then main."""
     arguments = parse()
-    from zerogo.runtime import script_main
+    from zerogo.system.runtime import script_main
 
     script_main(lambda: main(arguments))
 
@@ -185,7 +185,8 @@ def read_config(
 
 def set_up(config: Config, checkpoints: dict[str, Checkpoint] | None = None) -> Setup:
     """Sets this process up as `config.run` has it (threads, memory, kernels, device); returns what to work with."""
-    from zerogo import kernels, runtime, tuning
+    from zerogo import kernels, tuning
+    from zerogo.system import runtime
 
     tuning.set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)

@@ -89,8 +89,9 @@ def train_config(arguments: argparse.Namespace) -> Any:
     """Returns the run's Config with its name filled in: from --config or the quick start's. A run that starts with the
     weights of a checkpoint has its encoder and network, which is printed, but for overrides. Of a run that is resumed
     without --config only the folder counts; its settings are saved there, see `resumed_overrides`."""
-    from zerogo import checkpoint, distributed
+    from zerogo import checkpoint
     from zerogo.config import load, with_overrides
+    from zerogo.system import distributed
 
     path = arguments.config or Path("configs/quickstart.yaml")
     named = {"run.name": arguments.run, "run.start_from": arguments.origin}
@@ -121,8 +122,9 @@ def main_train(arguments: argparse.Namespace) -> None:
 
         print(describe(arguments.markdown))
         return
-    from zerogo import checkpoint, distributed
+    from zerogo import checkpoint
     from zerogo.pipeline import train
+    from zerogo.system import distributed
 
     words = {f"--{name}": getattr(arguments, name) for name in ("resume", "config", "run", "export")}
     with distributed.process_group():
@@ -156,10 +158,10 @@ def parse_selfplay(arguments: Sequence[str] | None = None) -> argparse.Namespace
 
 def main_selfplay(arguments: argparse.Namespace) -> None:
     """Plays games for a run, or writes games of a checkpoint."""
-    from zerogo import distributed
     from zerogo.errors import InputError
     from zerogo.pipeline import generate, watch
-    from zerogo.runtime import require_new_folder
+    from zerogo.system import distributed
+    from zerogo.system.runtime import require_new_folder
 
     if arguments.watch:
         return watch(arguments.watch, arguments.overrides)
@@ -207,7 +209,7 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
     """Plays a match, or shows the ratings of a run."""
     from zerogo.arena import evaluate, pool
     from zerogo.errors import InputError
-    from zerogo.runtime import require_new_folder
+    from zerogo.system.runtime import require_new_folder
 
     if arguments.ratings is not None:
         print("\n".join(pool.show(arguments.ratings)))

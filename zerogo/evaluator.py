@@ -9,12 +9,13 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from zerogo import board, rng, symmetry
+from zerogo import board
+from zerogo.board import rng, symmetry
+from zerogo.board.rng import Purpose
 from zerogo.errors import InputError, quote
 from zerogo.features import Encoder, on_board_mask
 from zerogo.network import InferenceNetwork, Network, inference_copy
-from zerogo.rng import Purpose
-from zerogo.tensors import TensorFields
+from zerogo.system.tensors import TensorFields
 
 SYMMETRIES = ("none", "random", "all")
 # How outputs that live on the board are turned; others are the same for every symmetry.

@@ -29,9 +29,8 @@ from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
-from zerogo import coords
 from zerogo.errors import InputError
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
 
 
 class Colour(Enum):

@@ -25,8 +25,8 @@ told that it `may_wait`. Either way the result is the same.
 import torch
 from torch import Tensor
 
-from zerogo import flood, kernels
-from zerogo.board import State
+from zerogo import kernels
+from zerogo.board import State, flood
 from zerogo.rules import SCORING
 
 AREA = SCORING.index("area")

@@ -17,15 +17,16 @@ from pathlib import Path
 import tiny
 import torch
 
-from zerogo import checkpoint, cli, distributed, runtime, signals
-from zerogo.distributed import Silent
+from zerogo import checkpoint, cli
 from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import generate, run, snapshots, start, train
 from zerogo.pipeline.actors import Actor, Inbox
 from zerogo.pipeline.snapshots import Snapshots
 from zerogo.replay import shards
-from zerogo.runtime import script_main
-from zerogo.signals import Signals
+from zerogo.system import distributed, runtime, signals
+from zerogo.system.distributed import Silent
+from zerogo.system.runtime import script_main
+from zerogo.system.signals import Signals
 
 SETTINGS = "replay.min_window=100 replay.capacity=400 pipeline.snapshot_seconds=0.3 selfplay.sgf_share=1".split()
 SETTINGS += "selfplay.slots=4 pipeline.games_per_iteration=4 selfplay.random_opening_games=10".split()

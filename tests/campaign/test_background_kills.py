@@ -13,7 +13,7 @@ import torch
 from zerogo import checkpoint
 from zerogo.pipeline import Matches
 from zerogo.pipeline.background_matches import BackgroundMatches
-from zerogo.telemetry import Telemetry
+from zerogo.system.telemetry import Telemetry
 
 HERE = Path(__file__).parent
 

@@ -22,8 +22,8 @@ from zerogo.arena import play_match
 from zerogo.errors import InputError
 from zerogo.players.analyst import make_player
 from zerogo.players.external import MORE_FOLDERS, EngineFault, EngineProcess, ExternalPlayer, find
-from zerogo.players.playout import RandomPlayer
 from zerogo.rules import Rules
+from zerogo.selfplay.playout import RandomPlayer
 
 ROOT = Path(__file__).parents[2]
 RULES = Rules(size=5, komi=0.5)

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import tiny
 
-from zerogo import checkpoint, runtime
+from zerogo import checkpoint
 from zerogo.checkpoint import Checkpoint, load, save
 from zerogo.errors import InputError
-from zerogo.runtime import RunLock
-from zerogo.telemetry import METRICS_FILE, Telemetry
+from zerogo.system import runtime
+from zerogo.system.runtime import RunLock
+from zerogo.system.telemetry import METRICS_FILE, Telemetry
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +28,10 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "good.pt"
 
 
-HOLD = "import sys, time, zerogo.runtime as r; lock = r.RunLock(sys.argv[1]); print('held', flush=True); time.sleep(60)"
+HOLD = (
+    "import sys, time; from zerogo.system import runtime as r; lock = r.RunLock(sys.argv[1]); "
+    + "print('held', flush=True); time.sleep(60)"
+)
 
 
 def start(text: str, *arguments: str) -> subprocess.Popen:
@@ -50,7 +54,7 @@ def test_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
 
 WRITE = """
 import sys, time
-from zerogo.runtime import write_atomically
+from zerogo.system.runtime import write_atomically
 def writer(file):
     file.write(b"half")
     file.flush()
@@ -78,7 +82,7 @@ def test_write_atomically_survives_a_kill(tmp_path: Path) -> None:
 
 WRITE_LINES = """
 import sys
-from zerogo.telemetry import Telemetry
+from zerogo.system.telemetry import Telemetry
 telemetry = Telemetry(sys.argv[1])
 telemetry.scalars(1, {"a": 1.0})
 print("writing", flush=True)

@@ -9,9 +9,8 @@ from boards import kinds
 from cases import CASES
 from lockstep import Lockstep, all_moves
 
-from zerogo import coords
 from zerogo.game import Colour, GameState, Move
-from zerogo.rules import SUPERKO, Rules
+from zerogo.rules import SUPERKO, Rules, coords
 
 # Debian installs it where a service's PATH often does not look.
 GNUGO = shutil.which("gnugo") or shutil.which("gnugo", path=os.pathsep.join(("/usr/games", "/usr/local/games")))

@@ -24,10 +24,11 @@ import tiny
 import torch
 from matches import dying
 
-from zerogo import checkpoint, distributed
+from zerogo import checkpoint
 from zerogo.errors import Interrupted
 from zerogo.pipeline import actors, snapshots, train, watch
 from zerogo.replay.shards import find_shards, load_shard
+from zerogo.system import distributed
 
 HERE = Path(__file__).parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent)))}

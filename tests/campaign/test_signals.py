@@ -24,9 +24,9 @@ from zerogo import checkpoint, sgf
 from zerogo.errors import Interrupted
 from zerogo.kernels.cpu import loops
 from zerogo.pipeline import snapshots
-from zerogo.runtime import write_atomically
-from zerogo.signals import Signals
-from zerogo.telemetry import Telemetry
+from zerogo.system.runtime import write_atomically
+from zerogo.system.signals import Signals
+from zerogo.system.telemetry import Telemetry
 
 ROOT = Path(__file__).parents[2]
 
@@ -217,7 +217,7 @@ def test_the_process_ends_cleanly(tmp_path: Path) -> None:
 
 
 def test_script_main_shows_bugs_and_ignores_a_closed_pipe() -> None:
-    script = "from zerogo.runtime import script_main\ndef main():\n    {}\nscript_main(main)"
+    script = "from zerogo.system.runtime import script_main\ndef main():\n    {}\nscript_main(main)"
     process = start("-c", script.format("return 1 / 0"))
     assert "ZeroDivisionError" in process.communicate()[1] and process.returncode == 1
     process = start("-c", script.format("for _ in range(100000): print('x' * 80)"))

@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace) -> None:
 
     from zerogo.analysis.engine import AnalysisEngine, Limits
     from zerogo.config import EvaluationConfig
-    from zerogo.runtime import lines_of_stdin
+    from zerogo.system.runtime import lines_of_stdin
 
     if arguments.unknown:
         print(f"warning: arguments without an effect: {' '.join(arguments.unknown)}", file=sys.stderr)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from zerogo import board, sgf
 from zerogo.analysis.query import Query
+from zerogo.board.flood import host_read_is_free
 from zerogo.evaluator import Evaluation
-from zerogo.flood import host_read_is_free
 from zerogo.game import Colour
 from zerogo.players.analyst import (
     Analysis,

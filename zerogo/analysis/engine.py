@@ -18,16 +18,16 @@ import numpy as np
 import torch
 
 import zerogo
-from zerogo import bounds, coords, runtime
 from zerogo.analysis.batch import BatchKind, PositionResult, SearchBatch, SearchTask, power_of_two
 from zerogo.analysis.query import AnalysisSettings, Query, QueryError, Rows, at_field, parse, shown, whole
 from zerogo.board import BLACK
+from zerogo.board.symmetry import NUM_SYMMETRIES, transform_planes
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players.analyst import Analyst, Candidate
 from zerogo.players.live import LiveGame
-from zerogo.rules import Rules
-from zerogo.symmetry import NUM_SYMMETRIES, transform_planes
+from zerogo.rules import Rules, coords
+from zerogo.system import bounds, runtime
 
 FEWEST_ROWS = 4  # of a batch
 MOST_POINTS = 2**21  # of the boards that a network sees at a time: 800 MB for each layer of 96 channels in float32

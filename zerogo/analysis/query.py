@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zerogo import bounds, coords, rulesets
 from zerogo.errors import InputError, quote
 from zerogo.game import Colour
 from zerogo.players.session import Entry, Restrictions, restrict
-from zerogo.rules import MAX_SIZE, Rules
+from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
+from zerogo.system import bounds
 
 MOST_CONFIG_BYTES = 2**18
 LEAST_SIZE = 2  # KataGo's

@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from zerogo import bounds, sgf
+from zerogo import sgf
 from zerogo.arena.result import PlayedGame, Stop
 from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.runtime import RunLock, make_directory, remove_leftovers, sync_directory, write_atomically
+from zerogo.system import bounds
+from zerogo.system.runtime import RunLock, make_directory, remove_leftovers, sync_directory, write_atomically
 
 SETTINGS_FILE = "match.json"
 GAMES_FILE = "games.jsonl"

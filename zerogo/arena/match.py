@@ -11,15 +11,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zerogo import board, coords, rng, scoring
+from zerogo import board, scoring
 from zerogo.arena.result import FORFEIT, NO_MOVE, RESIGNED, MatchResult, PlayedGame, Stop
+from zerogo.board import rng
+from zerogo.board.rng import Purpose
 from zerogo.config import GameConfig
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move
 from zerogo.players import RESIGN, Player, StatefulPlayer
-from zerogo.players.playout import RandomPlayer
-from zerogo.rng import Purpose
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
+from zerogo.selfplay.playout import RandomPlayer
 
 COLOURS = ("paired", "a_black")
 GAMES_AT_ONCE = 1024  # games of one batch, which bounds the memory of trees; a game doesn't depend on it

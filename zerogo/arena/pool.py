@@ -17,13 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zerogo import bounds, elo, sgf
+from zerogo import sgf
+from zerogo.arena import elo
 from zerogo.arena.journal import game_file, record_of
 from zerogo.arena.result import MatchResult
 from zerogo.errors import InputError
-from zerogo.picture import learning_curve, mosaic, png
-from zerogo.runtime import make_directory, write_atomically
-from zerogo.telemetry import METRICS_FILE
+from zerogo.show.picture import learning_curve, mosaic, png
+from zerogo.system import bounds
+from zerogo.system.runtime import make_directory, write_atomically
+from zerogo.system.telemetry import METRICS_FILE
 
 FILE, FOLDER = "matches.jsonl", "matches"
 KEPT_GAMES = 10  # of a match, some 6 KB

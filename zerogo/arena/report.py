@@ -14,10 +14,12 @@ from urllib.parse import quote
 import numpy as np
 import torch
 
-from zerogo import elo, picture, scoring
+from zerogo import scoring
+from zerogo.arena import elo
 from zerogo.arena.journal import GAMES_FOLDER, game_file
 from zerogo.arena.result import FORFEIT, RESIGNED, MatchResult, PlayedGame, meetings_of, rating_rows
-from zerogo.runtime import make_directory, write_atomically
+from zerogo.show import picture
+from zerogo.system.runtime import make_directory, write_atomically
 
 TEMPLATE = Path(__file__).with_name("report.html")
 REPORT_FILE = "report.html"

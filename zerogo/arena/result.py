@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from zerogo import elo, sgf
+from zerogo import sgf
+from zerogo.arena import elo
 from zerogo.rules import Rules
 
 NO_MOVE = -1

@@ -12,18 +12,20 @@ from typing import Any
 
 import torch
 
-from zerogo import cli, elo, kernels, rng
+from zerogo import cli, kernels
+from zerogo.arena import elo
 from zerogo.arena.journal import NUM_GAMES, Journal
 from zerogo.arena.match import cap_for, play_match
 from zerogo.arena.report import write_report
 from zerogo.arena.result import MatchResult, rate, rating_lines
+from zerogo.board import rng
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.players import Player, StatefulPlayer, close, require_size
 from zerogo.players.external import ExternalPlayer
-from zerogo.runtime import describe, write_atomically
-from zerogo.telemetry import Progress
+from zerogo.system.runtime import describe, write_atomically
+from zerogo.system.telemetry import Progress
 
 SELF = "self"
 RESULT_FILE = "result.json"

@@ -19,7 +19,7 @@ import torch
 
 from zerogo import tuning
 from zerogo.errors import InputError
-from zerogo.runtime import pick_device, synchronize
+from zerogo.system.runtime import pick_device, synchronize
 
 PEER_SCRIPT = Path(__file__).with_name("jax_peers.py")
 PEER_SIZES = (9, 19)  # boards of pgx

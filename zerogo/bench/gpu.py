@@ -23,12 +23,12 @@ from zerogo import bench, config, kernels, tuning
 from zerogo.bench.net import NetworkSetup
 from zerogo.config import GameConfig, NetworkConfig, ReplayConfig, TrainingConfig
 from zerogo.errors import InputError
+from zerogo.network.trainer import Trainer
 from zerogo.pipeline import train
 from zerogo.replay import Replay, TrainingBatch, device_for
-from zerogo.runtime import describe, pick_device
 from zerogo.selfplay import random_games
-from zerogo.telemetry import METRICS_FILE
-from zerogo.trainer import Trainer
+from zerogo.system.runtime import describe, pick_device
+from zerogo.system.telemetry import METRICS_FILE
 
 RANDOM_GAMES = 200
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from zerogo import bench, checkpoint, cli, config
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.pipeline import Matches, train
-from zerogo.runtime import make_directory, write_atomically
+from zerogo.system.runtime import make_directory, write_atomically
 
 AXES = {"minutes": "minutes of training", "games": "games of self-play", "simulations": "simulations of self-play"}
 COLOURS = ("#2f7d5b", "#b5523f", "#3d6a9e", "#8a6bb1", "#b08a2e")

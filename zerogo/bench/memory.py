@@ -38,10 +38,10 @@ from zerogo.bench.search import WARM_SIMULATIONS, SearchedGames
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.pipeline import train
-from zerogo.runtime import synchronize
 from zerogo.search import Search, SearchState
-from zerogo.telemetry import METRICS_FILE
-from zerogo.tensors import TensorFields
+from zerogo.system.runtime import synchronize
+from zerogo.system.telemetry import METRICS_FILE
+from zerogo.system.tensors import TensorFields
 
 NETWORKS = {9: (6, 96), 19: (10, 128)}  # blocks and channels of configs/9x9.yaml and 19x19.yaml, up to that side
 CONTEXT_MB = 600  # what CUDA and its libraries take before the first tensor: stated, not measured

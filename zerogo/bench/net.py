@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from zerogo import bench, board, rng, tuning
-from zerogo.board import State
+from zerogo import bench, board, tuning
+from zerogo.board import State, rng
 from zerogo.checkpoint import fresh_network, load_newest
 from zerogo.config import Config, FeaturesConfig, GameConfig, NetworkConfig
 from zerogo.errors import InputError
@@ -22,7 +22,7 @@ from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.rules import Rules
-from zerogo.runtime import captured
+from zerogo.system.runtime import captured
 
 BESIDE = "zero17"
 HEADS = ("policy", "value")  # what a search asks for

@@ -40,10 +40,10 @@ from zerogo.bench.net import NetworkSetup
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
-from zerogo.runtime import synchronize
 from zerogo.search import Search, SearchState
 from zerogo.search import search as steps
 from zerogo.selfplay import SelfPlay
+from zerogo.system.runtime import synchronize
 
 WARM_SIMULATIONS = 4  # of each of two moves before the clock starts: by then all is compiled, and a tree was kept once
 HOUR = 3600

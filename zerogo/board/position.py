@@ -14,16 +14,16 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from zerogo import flood, rng
+from zerogo.board import flood, rng
 from zerogo.rules import MAX_SIZE
-from zerogo.tensors import TensorFields
+from zerogo.system.tensors import TensorFields
 
 BLACK, WHITE = 1, 2
 
 
 @dataclass(frozen=True)
 class Position(TensorFields):
-    """Positions of B games: all that the rules but superko ask for. Rows are bit rows (see `zerogo.flood`).
+    """Positions of B games: all that the rules but superko ask for. Rows are bit rows (see `zerogo.board.flood`).
 
     black, white, atari: int32 [B, N] stones, and the stones whose string has exactly one liberty. to_play: int8 [B], 1
     or 2. passes: int8 [B], passes in a row just made. ply: int32 [B]. ko: int16 [B], the point banned by the simple ko

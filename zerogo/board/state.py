@@ -14,7 +14,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from zerogo import flood, kernels
+from zerogo import kernels
+from zerogo.board import flood
 from zerogo.board.position import Position, find_atari, hash_stones, play, point_keys
 from zerogo.errors import InputError
 from zerogo.kernels import copies

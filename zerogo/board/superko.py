@@ -15,7 +15,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from zerogo import flood, kernels
+from zerogo import kernels
+from zerogo.board import flood
 from zerogo.board.position import BLACK, hash_stones, legal_rows, own_and_opponent, point_keys
 from zerogo.board.state import NOT_SEEN, State, links_of
 from zerogo.rules import SIMPLE, SITUATIONAL

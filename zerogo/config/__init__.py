@@ -16,7 +16,6 @@ from typing import Any
 
 import yaml
 
-from zerogo import bounds
 from zerogo.config.sections import (
     SECTIONS,
     EvaluationConfig,
@@ -34,7 +33,8 @@ from zerogo.config.sections import (
     default_of,
 )
 from zerogo.errors import MOST_QUOTED, InputError, quote
-from zerogo.runtime import write_atomically
+from zerogo.system import bounds
+from zerogo.system.runtime import write_atomically
 
 __all__ = [
     "Config", "EvaluationConfig", "FeaturesConfig", "GameConfig", "NetworkConfig", "PipelineConfig", "ReplayConfig",

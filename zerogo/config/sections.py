@@ -13,9 +13,9 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from zerogo.coords import listed
 from zerogo.errors import InputError, quote
 from zerogo.rules import MAX_SIZE, SCORING, SUPERKO, Rules
+from zerogo.rules.coords import listed
 
 MOST_KOMI = 1000
 MOST_SIMULATIONS = 100_000

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from zerogo import flood, kernels
-from zerogo.board import State
+from zerogo import kernels
+from zerogo.board import State, flood
 from zerogo.errors import InputError, quote
 from zerogo.features.groups import Group, make_group
 from zerogo.features.view import View

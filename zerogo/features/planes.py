@@ -7,13 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import flood, scoring
+from zerogo import scoring
+from zerogo.board import flood
 from zerogo.board.eyes import eye_makers
+from zerogo.board.symmetry import action_table
 from zerogo.features.readings import Ladders, read_ladders
 from zerogo.features.stones import as_planes
 from zerogo.features.view import View
 from zerogo.rules import POSITIONAL, SCORING, SIMPLE, SITUATIONAL
-from zerogo.symmetry import action_table
 
 AREA = SCORING.index("area")
 KOMI_MARGIN = 20  # points beyond the board's area at which KataGo cuts the komi

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from zerogo import flood, kernels
-from zerogo.board import State
+from zerogo import kernels
+from zerogo.board import State, flood
 from zerogo.features.view import View
 
 

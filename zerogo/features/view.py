@@ -6,8 +6,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from zerogo import flood, kernels
-from zerogo.board import State
+from zerogo import kernels
+from zerogo.board import State, flood
 from zerogo.board.eyes import eyes
 from zerogo.board.position import BLACK, legal_rows
 from zerogo.board.superko import exact_legal_rows
@@ -15,7 +15,7 @@ from zerogo.features.readings import Ladders, Tactics, read_ladders, read_tactic
 
 
 class View:
-    """A batch as the side to move sees it. Planes are bit rows int32 [B, N] (see `zerogo.flood`); everything is found
+    """A batch as the side to move sees it. Planes are bit rows int32 [B, N] (see `board.flood`); everything is found
     when first asked for.
 
     Legal means what the rules say. Superko is exact as far as the game's history is known: all of it in a game that is

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from zerogo import bounds, cli
+from zerogo import cli
 from zerogo.errors import InputError
+from zerogo.system import bounds
 
 ABOUT = "An engine that speaks GTP (Go Text Protocol) on stdin and stdout."
 EXAMPLES = """
@@ -93,7 +94,7 @@ def main(arguments: argparse.Namespace) -> None:
     from zerogo.gtp.commands import serve
     from zerogo.gtp.engine import make_engine
     from zerogo.gtp.protocol import Input
-    from zerogo.runtime import lines_of_stdin
+    from zerogo.system.runtime import lines_of_stdin
 
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     replies = sys.stdout

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zerogo import board, coords, scoring
+from zerogo import board, scoring
+from zerogo.board.symmetry import NUM_SYMMETRIES
 from zerogo.errors import InputError, quote
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
@@ -29,7 +30,7 @@ from zerogo.gtp.engine import ANY, COMMANDS, Command, Engine, refusals
 from zerogo.gtp.protocol import COLOURS, Reply, colour, integer, real, truth, vertex
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.session import AnalysisSession, Entry, Restrictions, restrict
-from zerogo.symmetry import NUM_SYMMETRIES
+from zerogo.rules import coords
 
 POLL_SECONDS = 0.005  # between looks for the next line where there is nothing left to search
 STALE_SECONDS = 0.1  # at least, between lines that say the same

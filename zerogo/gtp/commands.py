@@ -10,20 +10,21 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from zerogo import __version__, bounds, coords, rulesets, sgf
+from zerogo import __version__, sgf
 from zerogo.errors import InputError, quote, shorten_path
 from zerogo.game import Colour
 from zerogo.gtp import analyze, genmove, protocol  # noqa: F401 (their commands join the table)
 from zerogo.gtp.clock import KATA_KINDS, KATA_USAGE, KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kata_time, kgs_time
 from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, Engine, answer, refusals, tell_internal
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
-from zerogo.picture import board_text
 from zerogo.players import move_choice
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, room_for
-from zerogo.rules import MAX_SIZE, Rules
-from zerogo.runtime import TOO_LONG
+from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
 from zerogo.sgf import result_text
+from zerogo.show.picture import board_text
+from zerogo.system import bounds
+from zerogo.system.runtime import TOO_LONG
 
 # What lz-analyze speaks is Leela Zero's protocol since 0.16. Lizzie reads the number before the first space as Leela
 # Zero's and warns of any second part below 15, so that one comes first and zerogo's own stands behind it.

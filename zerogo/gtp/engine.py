@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from zerogo import cli, rng, rulesets
-from zerogo.coords import listed
+from zerogo import cli
+from zerogo.board import rng
 from zerogo.errors import InputError, quote, shorten_path
 from zerogo.game import Colour
 from zerogo.gtp.clock import Clock, Durations
@@ -26,7 +26,8 @@ from zerogo.players.analyst import Analyst, autotune_leaves
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import Judge, MoveChoiceSettings
 from zerogo.players.session import AnalysisSession, room_for
-from zerogo.rules import Rules
+from zerogo.rules import Rules, rulesets
+from zerogo.rules.coords import listed
 
 NAME = "zerogo"
 RANDOM = "random"  # the player without a search

@@ -8,16 +8,17 @@ from itertools import takewhile
 
 import torch
 
-from zerogo import coords, rng
+from zerogo.board import rng
+from zerogo.board.rng import Purpose
 from zerogo.game import Colour
 from zerogo.gtp.engine import Command, Engine
 from zerogo.gtp.protocol import Reply, colour
 from zerogo.players import move_choice
 from zerogo.players.analyst import Candidate
 from zerogo.players.live import LiveGame
-from zerogo.players.playout import RandomPlayer
 from zerogo.players.status import Status
-from zerogo.rng import Purpose
+from zerogo.rules import coords
+from zerogo.selfplay.playout import RandomPlayer
 from zerogo.sgf import result_text
 
 MOVES_A_POINT = 0.45  # moves of one side that a game takes, for each point of the board: it shares out the main time

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from zerogo import coords
 from zerogo.cli import LineQueue
 from zerogo.errors import InputError, quote
 from zerogo.game import Colour
+from zerogo.rules import coords
 
 INTERRUPT = re.compile(r"\s*#\s*interrupt\s*")  # GoGui's way to stop a genmove; a comment to all who don't know it
 BAD_VERTEX = "invalid color or coordinate"  # GNU Go's words, which clients know

@@ -152,7 +152,7 @@ def only(name: str, kind: str) -> Iterator[None]:
 def source_digest(kind: str, package: Path = PACKAGE) -> str:
     """Returns a word that changes with the sources of the kernels for a kind of device, those of the constants that
     they are compiled with among them."""
-    patterns = "kernels/*.py", f"kernels/{kind}/*.py", "rng.py", "rules.py"
+    patterns = "kernels/*.py", f"kernels/{kind}/*.py", "rules/__init__.py"
     sources = [path for pattern in patterns for path in sorted(package.glob(pattern))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.tensors import sent
+from zerogo.system.tensors import sent
 
 
 def put_(targets: Sequence[Tensor], index: Tensor, sources: Sequence[Tensor]) -> None:

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from zerogo import bounds
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
 from zerogo.network.katago import (
@@ -36,7 +35,8 @@ from zerogo.network.katago import (
     Residual,
     RmsNorm,
 )
-from zerogo.runtime import write_atomically
+from zerogo.system import bounds
+from zerogo.system.runtime import write_atomically
 
 SUFFIXES = (".bin.gz", ".txt.gz", ".gz", ".bin", ".txt")
 VERSIONS = range(8, 18)

@@ -22,20 +22,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from zerogo import bounds, cli, distributed, kernels, rng, tuning
 from zerogo import checkpoint as checkpoints
+from zerogo import cli, kernels, tuning
+from zerogo.board import rng
+from zerogo.board.rng import Purpose
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, GameConfig, with_overrides
 from zerogo.errors import InputError, Interrupted, quote
 from zerogo.pipeline import batch_size, rating, sanity_checks
 from zerogo.pipeline.generate import evaluator_for
 from zerogo.replay import Samples, load_with_about, save_shard
-from zerogo.rng import Purpose
 from zerogo.rules import SCORING, SUPERKO, Rules
-from zerogo.runtime import describe, make_directory
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult
-from zerogo.signals import Signals, pipe_safe_streams
-from zerogo.telemetry import Progress
+from zerogo.system import bounds, distributed
+from zerogo.system.runtime import describe, make_directory
+from zerogo.system.signals import Signals, pipe_safe_streams
+from zerogo.system.telemetry import Progress
 
 FOLDER, REFUSED, MOST_REFUSED = "actors", "refused", 100  # refused shards, the newest ones, are kept to be looked at
 TAKEN, MOST_ACTORS = ".taken", 10_000  # of so many actors, those heard of last, it is known what was taken

@@ -15,7 +15,7 @@ from zerogo.config import with_overrides
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import Matches
 from zerogo.pipeline.rating import measure
-from zerogo.telemetry import Telemetry
+from zerogo.system.telemetry import Telemetry
 
 NICENESS = 10  # what training leaves of the cores
 

@@ -12,14 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import board, distributed, kernels, runtime, tuning
+from zerogo import board, kernels, tuning
 from zerogo.config import Config, EvaluationConfig, GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
 from zerogo.pipeline import limits
 from zerogo.players.analyst import SIMULATIONS_A_LEAF
-from zerogo.players.playout import RandomPlayer
 from zerogo.selfplay.loop import SelfPlay
 from zerogo.selfplay.opening import begin
+from zerogo.selfplay.playout import RandomPlayer
+from zerogo.system import distributed, runtime
 
 FEWEST, MOST = 64, 65536  # what a step of the search costs whatever its batch, as much as some positions, is not timed
 MEMORY_SHARE = 0.4  # of what is free: the training and the network's own work need room, too

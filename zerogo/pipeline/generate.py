@@ -3,16 +3,17 @@
 import dataclasses
 from pathlib import Path
 
-from zerogo import distributed, kernels, tuning
+from zerogo import kernels, tuning
 from zerogo.checkpoint import Checkpoint, require_compatible
 from zerogo.cli import Setup
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.pipeline import batch_size, limits
 from zerogo.replay import save_shard, shard_path
-from zerogo.runtime import describe, make_directory
 from zerogo.selfplay import SelfPlay, write_games
-from zerogo.telemetry import Progress
+from zerogo.system import distributed
+from zerogo.system.runtime import describe, make_directory
+from zerogo.system.telemetry import Progress
 
 FAR = 10**9  # samples between the numbers of two ranks
 LOOK_EVERY = 16  # finished games between two updates of the progress line

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from zerogo import checkpoint, distributed, runtime, tuning
+from zerogo import checkpoint, tuning
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.kernels.shared import WORDS_AFTER_ROWS
@@ -17,7 +17,8 @@ from zerogo.replay import device_for, window
 from zerogo.replay.samples import record_layout
 from zerogo.search.tree import Tree
 from zerogo.selfplay.record import Recorder
-from zerogo.signals import existing
+from zerogo.system import distributed, runtime
+from zerogo.system.signals import existing
 
 MONTH = 30 * 24 * 60  # minutes
 GROWS = 1.5  # a ring on the host that grows is there twice for a moment, at half its size

@@ -16,15 +16,15 @@ from zerogo.arena.report import write_report
 from zerogo.arena.result import FORFEIT, rate
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import EvaluationConfig, GameConfig
-from zerogo.coords import listed
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
-from zerogo.picture import board_image, mosaic
 from zerogo.players import Player, StatefulPlayer, close, plays_on
 from zerogo.players.analyst import make_player
 from zerogo.replay import Samples
+from zerogo.rules.coords import listed
 from zerogo.selfplay.record import END_TAGS, SelfPlayResult
-from zerogo.telemetry import Telemetry
+from zerogo.show.picture import board_image, mosaic
+from zerogo.system.telemetry import Telemetry
 
 BINS = 10
 WHITE, OPTIONAL = "@white", "?"

@@ -16,12 +16,13 @@ another one in which they did in the same iterations, however often it was stopp
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from zerogo import checkpoint, distributed
+from zerogo import checkpoint
 from zerogo.arena import cap_for, play_match, pool
 from zerogo.checkpoint import Checkpoint
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import Matches, elo_numbers
 from zerogo.players.analyst import make_player
+from zerogo.system import distributed
 
 OF_GATE = "eval/gate_winrate"
 VERDICTS = {

@@ -11,12 +11,13 @@ from pathlib import Path
 import torch
 
 from zerogo import checkpoint as checkpoints
-from zerogo import cli, distributed, kernels, tuning
+from zerogo import cli, kernels, tuning
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.features import make_encoder
+from zerogo.network.trainer import Trainer
 from zerogo.pipeline import batch_size, limits, rating, sanity_checks, snapshots
 from zerogo.pipeline.actors import Inbox
 from zerogo.pipeline.background_matches import BackgroundMatches
@@ -24,11 +25,11 @@ from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfpla
 from zerogo.pipeline.sanity_checks import SanityChecks
 from zerogo.pipeline.snapshots import Iteration, Rollback, Snapshots
 from zerogo.replay import Replay, Samples, device_for
-from zerogo.runtime import code_revision, describe, remove_leftovers
 from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, reanalysis, write_games
-from zerogo.signals import Signals
-from zerogo.telemetry import Progress, Telemetry
-from zerogo.trainer import Trainer
+from zerogo.system import distributed
+from zerogo.system.runtime import code_revision, describe, remove_leftovers
+from zerogo.system.signals import Signals
+from zerogo.system.telemetry import Progress, Telemetry
 
 METRICS_EVERY = 8  # steps between two computations of the heads' metrics, which cost half as much again as learning
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators

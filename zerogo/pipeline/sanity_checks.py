@@ -12,14 +12,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from zerogo import board, distributed, scoring, symmetry
+from zerogo import board, scoring
+from zerogo.board import symmetry
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
+from zerogo.network.trainer import Trainer
 from zerogo.pipeline.measures import calibration_error
 from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.rules import SCORING
 from zerogo.selfplay import EndReason, SelfPlayResult
-from zerogo.trainer import Trainer
+from zerogo.system import distributed
 
 MOST_SAMPLES, MOST_TURNED = 2048, 64  # of an iteration that are looked at; those of them turned by all eight symmetries
 FEWEST = 16  # of anything before a share of it says much

@@ -22,12 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import bounds, checkpoint, distributed
+from zerogo import checkpoint
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, load
 from zerogo.errors import InputError
 from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.selfplay import SelfPlayResult
+from zerogo.system import bounds, distributed
 
 FOLDER = "snapshots"
 NAME = re.compile(r"snapshot-(\d{9})\.pt")

@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from zerogo import checkpoint as checkpoints
-from zerogo import distributed
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
 from zerogo.pipeline import limits, snapshots
 from zerogo.pipeline.run import Diverged, Run
 from zerogo.pipeline.snapshots import Rollback
-from zerogo.runtime import RunLock, make_directory, pick_device
-from zerogo.signals import Signals, pipe_safe_streams
+from zerogo.system import distributed
+from zerogo.system.runtime import RunLock, make_directory, pick_device
+from zerogo.system.signals import Signals, pipe_safe_streams
 
 SEEN_WITHIN = 60.0  # seconds for a network's file system to show a new file on another machine
 FAR = 1000  # steps after which learning that diverges again does so for another reason

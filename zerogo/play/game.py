@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import torch
 
-from zerogo import bounds, coords, picture, rulesets, sgf
+from zerogo import sgf
 from zerogo.cli import Setup, open_front_end
 from zerogo.errors import InputError, quote
 from zerogo.game import Colour
@@ -20,9 +20,11 @@ from zerogo.players import require_size
 from zerogo.players.analyst import KINDS, Analysis, Analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import MoveChoiceSettings, decide, final_score_black, final_status
-from zerogo.players.playout import RandomPlayer
 from zerogo.players.session import AnalysisSession, room_for
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords, rulesets
+from zerogo.selfplay.playout import RandomPlayer
+from zerogo.show import picture
+from zerogo.system import bounds
 
 ADVISER = "mcts:400"  # gives hints and judges dead stones where no bot of the game analyses
 HANDICAP_KOMI = 0.5

@@ -8,9 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor
 
 from zerogo import board
-from zerogo.coords import listed
 from zerogo.errors import InputError
 from zerogo.rules import Rules
+from zerogo.rules.coords import listed
 
 RESIGN = -2  # what `StatefulPlayer.choose` returns instead of a move where it resigns
 FORFEIT = -3  # and where it failed to move at all; `StatefulPlayer.why` says how

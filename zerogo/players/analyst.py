@@ -10,17 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import board, bounds, tuning
+from zerogo import board, tuning
 from zerogo.checkpoint import Checkpoint, load_newest
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator, score_of, search_heads
 from zerogo.players import Player, external, require_size
-from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search, puct
 from zerogo.search.game import Go, utility
 from zerogo.search.tree import NULL_NODE, ROOT, Tree, mean_scores, nodes_at
+from zerogo.selfplay.playout import PlayoutEvaluator, RandomPlayer, playouts_of
+from zerogo.system import bounds
 
 LEAVES = 8  # of a step, where one game has the device for itself
 SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost strength where a move has few simulations

@@ -32,12 +32,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from zerogo import board, coords, rng, rulesets
+from zerogo import board
+from zerogo.board import rng
+from zerogo.board.rng import Purpose
 from zerogo.errors import InputError, quote
 from zerogo.players import FORFEIT, RESIGN
-from zerogo.rng import Purpose
-from zerogo.rules import Rules
-from zerogo.runtime import usable_cores
+from zerogo.rules import Rules, coords, rulesets
+from zerogo.system.runtime import usable_cores
 
 MOST_BYTES = 1 << 18  # of what an engine may say before a reply is complete; beyond it, it is running wild
 KEPT_OF_STDERR = 4000  # bytes

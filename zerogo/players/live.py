@@ -6,10 +6,10 @@ from itertools import count
 
 import torch
 
-from zerogo import board, coords, sgf
+from zerogo import board, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour, GameState, Move, Point
-from zerogo.rules import Rules, RulesBatch
+from zerogo.rules import Rules, RulesBatch, coords
 from zerogo.sgf import GameRecord
 from zerogo.sgf.record import COLOURS, LETTERS, with_to_play
 

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from zerogo import board, flood, scoring
-from zerogo.board import Position, State
+from zerogo import board, scoring
+from zerogo.board import Position, State, flood
 from zerogo.game import Board, Colour, GameState, Point, neighbours
 from zerogo.players.analyst import PLAIN_MCTS
-from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules
 from zerogo.search import Go, Search
 from zerogo.search.game import LeafStates, SearchPath, select_games
+from zerogo.selfplay.playout import PlayoutEvaluator
 
 SURE_DEAD, SURE_ALIVE = -0.9, 0.6  # mean ownership of a string, for its owner, below and above which it is decided
 DEAD = -0.1  # a string is dead if its searches say less, on the average

@@ -17,14 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import distributed
 from zerogo.config import ReplayConfig
 from zerogo.errors import InputError
 from zerogo.replay import shards as files
 from zerogo.replay.samples import Samples, TrainingBatch, record_layout, union
 from zerogo.replay.shards import Shard
-from zerogo.runtime import free_bytes
-from zerogo.tensors import sent
+from zerogo.system import distributed
+from zerogo.system.runtime import free_bytes
+from zerogo.system.tensors import sent
 
 VALIDATION_SHARE = 0.05  # share of games that are never learned from, only measured on
 _FIRST_ALLOCATION = 1024

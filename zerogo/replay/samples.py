@@ -16,7 +16,7 @@ from zerogo import board, kernels
 from zerogo.board.position import find_atari, hash_stones
 from zerogo.board.state import NO_CAP
 from zerogo.rules import SUPERKO, RulesBatch
-from zerogo.tensors import TensorFields
+from zerogo.system.tensors import TensorFields
 
 POSITIONS = 8  # the position itself and the seven before it
 _SIMPLE_KO = SUPERKO.index("simple")

@@ -20,10 +20,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
-from zerogo import bounds
 from zerogo.errors import InputError
 from zerogo.replay.samples import Samples, layout
-from zerogo.runtime import Writer, make_directory, remove_leftovers, write_atomically
+from zerogo.system import bounds
+from zerogo.system.runtime import Writer, make_directory, remove_leftovers, write_atomically
 
 FORMAT = 1
 MOST_ARRAYS = 100  # of a file; samples have a quarter of them

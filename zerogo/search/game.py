@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from zerogo import flood, kernels, scoring
-from zerogo.board import Position, State, legal_actions
+from zerogo import kernels, scoring
+from zerogo.board import Position, State, flood, legal_actions
 from zerogo.board.position import legal_rows, play, point_keys
 from zerogo.kernels.shared import CAPTURES, FINISHED, HASH, KO, PASSES, PLY, TO_PLAY
 from zerogo.rules import SUPERKO, own_actions
@@ -67,7 +67,7 @@ class LeafStates:
 class Game(Protocol):
     """Operations on K positions of the games `game_index` (int64 [K], ascending, so K = B means all).
 
-    states: the root states. They are positions, too, and all positions are `zerogo.tensors.TensorFields`."""
+    states: the root states. They are positions, too, and all positions are `zerogo.system.tensors.TensorFields`."""
 
     def num_actions(self, states: Any) -> int:
         """Returns A."""

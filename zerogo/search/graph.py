@@ -15,8 +15,8 @@ from torch import Tensor
 
 from zerogo import kernels
 from zerogo.kernels import copies
-from zerogo.runtime import WARM_UP, HostReads, record
 from zerogo.search.tree import SearchState
+from zerogo.system.runtime import WARM_UP, HostReads, record
 
 PAYS = 32  # a capture waits for the device, which is worth its while if so many steps come, or as many have been
 

@@ -4,7 +4,7 @@ variance-scaled exploration, and lower confidence bounds for the move to play.""
 import torch
 from torch import Tensor
 
-from zerogo import rng
+from zerogo.board import rng
 from zerogo.config import SearchConfig
 from zerogo.kernels.shared import INVERSE_PRIOR_STDEV, VARIANCE_PRIOR, VARIANCE_WEIGHT
 from zerogo.search.tree import Nodes

@@ -13,17 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import kernels, rng
+from zerogo import kernels
+from zerogo.board import rng
+from zerogo.board.flood import host_read_is_free
+from zerogo.board.rng import Purpose
 from zerogo.config import SearchConfig
-from zerogo.flood import host_read_is_free
 from zerogo.kernels import copies
 from zerogo.kernels.shared import ILLEGAL, NULL_NODE, ROOT, UNVISITED
-from zerogo.rng import Purpose
 from zerogo.search import graph, gumbel, puct
 from zerogo.search.game import Game, Go, LeafStates, SearchPath, select_games
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Nodes, SearchState, Tree, backup, keep_subtree_, nodes_at, reset_
-from zerogo.tensors import sent
+from zerogo.system.tensors import sent
 from zerogo.tuning import threads
 
 # Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], by which it draws. Of what

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from zerogo import kernels
+from zerogo.board.flood import host_read_is_free
 from zerogo.config import SearchConfig
-from zerogo.flood import host_read_is_free
 from zerogo.kernels.shared import NULL_NODE, ROOT, UNVISITED, tries
 from zerogo.search import gumbel, puct
 from zerogo.search.tree import SearchState, Tree, nodes_at
-from zerogo.tensors import TensorFields
+from zerogo.system.tensors import TensorFields
 
 
 @dataclass(frozen=True)

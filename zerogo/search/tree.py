@@ -11,7 +11,7 @@ from torch import Tensor
 
 from zerogo import kernels
 from zerogo.kernels.shared import ILLEGAL, NULL_NODE, ROOT
-from zerogo.tensors import TensorFields
+from zerogo.system.tensors import TensorFields
 
 
 @dataclass(frozen=True)

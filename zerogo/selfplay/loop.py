@@ -12,21 +12,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import board, coords, kernels, rng, scoring
+from zerogo import board, kernels, scoring
+from zerogo.board import rng
+from zerogo.board.flood import host_read_is_free
+from zerogo.board.rng import Purpose
 from zerogo.board.state import links_of
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
-from zerogo.flood import host_read_is_free
 from zerogo.kernels import copies
-from zerogo.resignation import Resignation
-from zerogo.rng import Purpose
-from zerogo.rules import own_actions
+from zerogo.rules import coords, own_actions
 from zerogo.search import Search, SearchResult, tempered
 from zerogo.search.game import select_games
 from zerogo.search.tree import SearchState
 from zerogo.selfplay.opening import begin
 from zerogo.selfplay.record import EndReason, FinishedGame, Recorder, SelfPlayResult
-from zerogo.tensors import TensorFields, restored, sent, state_of
+from zerogo.selfplay.resignation import Resignation
+from zerogo.system.tensors import TensorFields, restored, sent, state_of
 
 # What a state holds of self-play, and of its searches beside their trees.
 IN_FLIGHT = "states drawn plan is_first network_steps next_game budgets fewest_left steps_left".split()

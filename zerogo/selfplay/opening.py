@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import board, flood, rng, scoring
+from zerogo import board, scoring
+from zerogo.board import flood, rng
+from zerogo.board.rng import Purpose
 from zerogo.config import GameConfig
-from zerogo.players.playout import RandomPlayer
-from zerogo.rng import Purpose
 from zerogo.rules import Rules
+from zerogo.selfplay.playout import RandomPlayer
 from zerogo.selfplay.record import EndReason, Recorder, SelfPlayResult
 
 RANDOM_GAMES_TOGETHER = 1024

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import torch
 
-from zerogo import distributed, rng
-from zerogo.board import searchable
+from zerogo.board import rng, searchable
+from zerogo.board.rng import Purpose
 from zerogo.replay import Replay
-from zerogo.rng import Purpose
 from zerogo.search import Search
+from zerogo.system import distributed
 
 
 @torch.inference_mode()

@@ -13,7 +13,7 @@ from zerogo import board, sgf
 from zerogo.kernels import copies
 from zerogo.replay import POSITIONS, Samples, layout
 from zerogo.rules import Rules
-from zerogo.runtime import write_atomically
+from zerogo.system.runtime import write_atomically
 
 KNOWN_AT_THE_END = ("reply", "short_values", "value", "score", "ownership", "board_weight")  # fields of `Samples`
 BOARDS_SHOWN = 9

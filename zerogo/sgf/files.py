@@ -30,11 +30,12 @@ from sgfmill import sgf_grammar
 from sgfmill.sgf import Sgf_game, Tree_node
 from sgfmill.sgf_grammar import Coarse_game_tree
 
-from zerogo import __version__, bounds, coords, rulesets
+from zerogo import __version__
 from zerogo.errors import InputError, quote, shorten_path
-from zerogo.rules import MAX_SIZE, Rules
-from zerogo.runtime import write_atomically
+from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
 from zerogo.sgf.record import COLOURS, UNKNOWN_RESULT, Edit, GameRecord, rules_text
+from zerogo.system import bounds
+from zerogo.system.runtime import write_atomically
 
 RULES = "ZGRU"  # our own property: all of the rules as JSON, where RU's word alone would be read as others
 # What `properties` may not contradict.

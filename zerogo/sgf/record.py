@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from zerogo import board, coords
+from zerogo import board
 from zerogo.errors import InputError
 from zerogo.game import Colour, GameState, Move
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
 
 COLOURS = {"b": Colour.BLACK, "w": Colour.WHITE}
 LETTERS = {colour: letter for letter, colour in COLOURS.items()}

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from zerogo import board, bounds, coords, picture, sgf
+from zerogo import board, sgf
 from zerogo.cli import open_front_end
 from zerogo.errors import InputError, quote
 from zerogo.evaluator import SYMMETRIES, Evaluation, Evaluator
@@ -22,11 +22,13 @@ from zerogo.game import Colour
 from zerogo.players import require_size
 from zerogo.players.analyst import KINDS, Analysis, Analyst
 from zerogo.players.live import LiveGame
-from zerogo.players.playout import MOST_PLAYOUTS, playouts_of
 from zerogo.players.session import AnalysisSession
-from zerogo.rules import Rules
-from zerogo.runtime import make_directory, write_atomically
+from zerogo.rules import Rules, coords
+from zerogo.selfplay.playout import MOST_PLAYOUTS, playouts_of
 from zerogo.sgf.record import COLOURS
+from zerogo.show import picture
+from zerogo.system import bounds
+from zerogo.system.runtime import make_directory, write_atomically
 
 SUFFIXES = (".png", ".gif")
 FRAME_SECONDS = 0.8

@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 
-from zerogo import board, bounds, checkpoint, coords, flood, picture, runtime, scoring, sgf, symmetry, tuning
+from zerogo import board, checkpoint, scoring, sgf, tuning
+from zerogo.board import flood, symmetry
 from zerogo.cli import set_up
 from zerogo.config import Config, with_overrides
 from zerogo.errors import InputError, quote
@@ -34,8 +35,10 @@ from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import MoveChoiceSettings, decide, final_status
 from zerogo.players.session import AnalysisSession
 from zerogo.players.status import TimeLimit, as_points, indices
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
 from zerogo.sgf.record import COLOURS
+from zerogo.show import picture
+from zerogo.system import bounds, runtime
 
 MOST_MOVES, MOST_NODES, MOST_LINES = 2000, 5000, 100  # of a game that is shown, with its variations
 MOST_KOMI = 1000

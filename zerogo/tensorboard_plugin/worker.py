@@ -24,7 +24,7 @@ NICENESS = 10  # a run with all cores gives it a tenth of one
 
 def main() -> None:
     """Answers requests until stdin ends."""
-    from zerogo import runtime
+    from zerogo.system import runtime
 
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer

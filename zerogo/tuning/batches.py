@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from zerogo import runtime
+from zerogo.system import runtime
 
 GAIN = 0.05  # that a doubling must bring, and that the chosen batch may lack of the best one
 PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy moment of the machine

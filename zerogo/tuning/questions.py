@@ -1,4 +1,4 @@
-"""Questions that only trying answers, and the process that tries (`zerogo.trials`): it may be killed by what it tries,
+"""Questions that only trying answers, and the process that tries (`tuning.trials`): it may be killed by what it tries,
 or never end. Answers are kept on the disk, beside the compiled kernels, so that they cost seconds once."""
 
 import contextlib
@@ -22,9 +22,9 @@ from typing import Any
 import torch
 
 from zerogo import kernels
-from zerogo.runtime import write_atomically
+from zerogo.system.runtime import write_atomically
 
-COMMAND = (sys.executable, "-P", "-m", "zerogo.trials")
+COMMAND = (sys.executable, "-P", "-m", "zerogo.tuning.trials")
 START_SECONDS = TASK_SECONDS = 900.0  # for the process to start, and for a task; a busy machine takes a minute
 FAULTS = {
     signal.SIGILL: "ends with an illegal instruction",
@@ -36,7 +36,7 @@ FAULTS = {
 # What says in /proc/cpuinfo which CPU it is.
 OF_CPU = "vendor_id,cpu family,model,model name,stepping,microcode,flags,Features,CPU implementer,CPU part,CPU variant"
 
-Question = dict[str, Any]  # "task": what `zerogo.trials` is asked to do; and all else that the answer depends on
+Question = dict[str, Any]  # "task": what `tuning.trials` is asked to do; and all else that the answer depends on
 Answer = dict[str, Any]  # figures; or "fault", what happened, without a subject; or "untried", why nothing is known
 _answers: dict[str, Answer] = {}  # by question, those that this process knows
 
@@ -48,7 +48,7 @@ def cpu_facts() -> dict[str, str]:
     with contextlib.suppress(OSError):
         first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
         facts += [line for line in first if line.partition(":")[0].strip() in OF_CPU.split(",")]
-    trials = Path(importlib.util.find_spec("zerogo.trials").origin).read_bytes()
+    trials = Path(importlib.util.find_spec("zerogo.tuning.trials").origin).read_bytes()
     digests = {
         name: hashlib.sha256(data).hexdigest()[:16]
         for name, data in (("cpu", "\n".join(facts).encode()), ("trials", trials))

@@ -6,7 +6,7 @@ import ctypes
 import torch
 
 from zerogo.errors import InputError
-from zerogo.runtime import usable_cores
+from zerogo.system.runtime import usable_cores
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
 

@@ -1,6 +1,6 @@
 """The rules over whole batches: floods, legal points with superko, moves with their history.
 
-They do what the functions of the same names in `zerogo.board` and `zerogo.flood` do, bit for bit; those tell what and
+They do what the functions of the same names in `zerogo.board` and `board.flood` do, bit for bit; those tell what and
 why. Each kernel walks over a stretch of the games, one after the other, in a thread; the game at hand lies in a few
 kilobytes of scratch memory (`strings`), so that all the work on it stays in the first cache."""
 

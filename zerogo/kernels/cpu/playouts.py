@@ -1,4 +1,4 @@
-"""Random games on the CPU, one after another: what `players.playout` does in NumPy, with the same draws."""
+"""Random games on the CPU, one after another: what `selfplay.playout` does in NumPy, with the same draws."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import rng
 from zerogo.kernels.cpu.loops import arrays_of, bit_count, inline, kernel, over_games, part
 from zerogo.kernels.cpu.planes import eyes_of_row
 from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, load, move, scratch
+from zerogo.kernels.keys import GOLDEN, mix
 from zerogo.kernels.shared import PositionFields
 
-_mix = inline(rng.mix)
+_mix = inline(mix)
 
 
 def play_out(state: Any, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,7 @@ def _play_out(start, stop, position, on_board, keys, longest, last):
                 struck[ko // size] |= 1 << (ko % size)
                 ko = -1
             number = _list_points(work, struck, solid, off, points)
-            key += rng.GOLDEN
+            key += GOLDEN
             passes += 1
             if number > 0:
                 rank = (((_mix(key) >> 40) & 0xFFFFFF) * number) >> 24

@@ -1,7 +1,7 @@
 """The rules over whole batches, one program of one warp a game: floods, legal points with superko, moves with their
 history.
 
-They do what the functions of the same names in `zerogo.board` and `zerogo.flood` do, bit for bit; those tell what and
+They do what the functions of the same names in `zerogo.board` and `board.flood` do, bit for bit; those tell what and
 why. A program loads its game's planes into registers, a row in each lane (see `rows`), and all other fields as scalars
 that every lane holds; nothing goes through memory between the first load and the last store. A game's time is waiting,
 for loads and for one operation after the other, so independent floods go side by side, and loads come before what needs

@@ -1,4 +1,4 @@
-"""Keyed draws on CUDA, one launch each: the same bits as `zerogo.rng` in torch; logarithms, which come after, may
+"""Keyed draws on CUDA, one launch each: the same bits as `zerogo.board.rng` in torch; logarithms, which come after, may
 round otherwise."""
 
 from functools import cache
@@ -8,10 +8,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo import rng
+from zerogo.kernels import keys as constants
 from zerogo.kernels.cuda import launch
 
-GOLDEN, MIX_1, MIX_2 = tl.constexpr(rng.GOLDEN), tl.constexpr(rng.MIX_1), tl.constexpr(rng.MIX_2)
+GOLDEN, MIX_1, MIX_2 = tl.constexpr(constants.GOLDEN), tl.constexpr(constants.MIX_1), tl.constexpr(constants.MIX_2)
 BLOCK = 128
 
 
@@ -60,7 +60,7 @@ def key(parts: tuple[int | Tensor, ...], mask: int) -> Tensor | None:
 @cache
 def _start(*parts: int) -> int:
     """Returns what the numbers before the first tensor come to, the same for all games."""
-    return int(rng.key(*parts)) if parts else 0
+    return int(constants.mix_words(parts))
 
 
 @triton.jit(do_not_specialize=["start", "total"])
@@ -102,7 +102,7 @@ def log_gamma(keys: Tensor, alpha: Tensor, places: Tensor | None) -> Tensor:
     """Returns `rng.log_gamma`: int64 [...], float32 [..., n] -> float32 [..., n]."""
     found = torch.empty_like(alpha, memory_format=torch.contiguous_format)
     given = keys, alpha, None if places is None else places.expand_as(found), alpha.shape[-1], found.numel()
-    launch(gamma_kernel, triton.cdiv(found.numel(), BLOCK), found, *given, TRIES=rng.GAMMA_TRIES, BLOCK=BLOCK)
+    launch(gamma_kernel, triton.cdiv(found.numel(), BLOCK), found, *given, TRIES=constants.GAMMA_TRIES, BLOCK=BLOCK)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Random games on CUDA, whole ones in one launch, a warp each: what `players.playout` does in NumPy, with the same
+"""Random games on CUDA, whole ones in one launch, a warp each: what `selfplay.playout` does in NumPy, with the same
 draws."""
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Bit rows in one warp: what the kernels for boards are made of.
 
-A plane of a board is a block of 32 lanes, int32: lane r holds row r, bit c is column c (see `zerogo.flood`). Lanes
+A plane of a board is a block of 32 lanes, int32: lane r holds row r, bit c is column c (see `board.flood`). Lanes
 beyond the board and bits beyond its columns are 0 in every plane of points that exist, so a shift that wraps around
 brings nothing in (N <= 25). A scalar is the same in all lanes. Everything here is for kernels of one warp, and the same
 interpreted and compiled."""

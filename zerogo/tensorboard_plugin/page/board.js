@@ -1,4 +1,4 @@
-// A board as SVG, and what is thought of it. Colours and conventions are those of zerogo.picture: what depends on
+// A board as SVG, and what is thought of it. Colours and conventions are those of zerogo.show.picture: what depends on
 // numbers (tints of moves and of the policy) comes with them from the server, the rest stands in style.css.
 
 import { percent, short, svg } from "./api.js";

@@ -6,15 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import board, flood, kernels, rng, scoring
+from zerogo import board, kernels, scoring
+from zerogo.board import flood, rng
 from zerogo.board.eyes import eyes
 from zerogo.board.position import Position, own_and_opponent
+from zerogo.board.rng import Purpose
 from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
-from zerogo.rng import Purpose
 from zerogo.search.game import utility
-from zerogo.tensors import sent
+from zerogo.system.tensors import sent
 
 LONGEST = 2  # a playout ends after so many plies a point; sparing eyes, nearly all have ended by passes before
 MOST_PLAYOUTS = 100_000  # of a move, as many as `evaluation.simulations` may be

@@ -25,10 +25,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from zerogo import cgroups, distributed
 from zerogo.errors import InputError, Interrupted, quote
-from zerogo.signals import NO_ROOM, refusal
+from zerogo.system import cgroups, distributed
+from zerogo.system.signals import NO_ROOM, refusal
 
+PACKAGE = Path(__file__).parents[1]
 INPUT_ERROR_STATUS = 2
 INTERRUPTED_STATUS = 130  # 128 + SIGINT, what shells report
 WARM_UP = 3  # steps without a CUDA graph, in which kernels are compiled and tables made; the last one is watched
@@ -97,9 +98,8 @@ def code_revision(start: Path | None = None) -> str:
     """Returns the git revision of the code, with "+dirty" when tracked files differ from it, or "unknown" outside a
     checkout of its own.
 
-    start: a folder of the package (default: where this file lies)."""
-    folder = (start or Path(__file__)).resolve()
-    folder = folder if folder.is_dir() else folder.parent
+    start: a folder of the package (default: its root)."""
+    folder = (start or PACKAGE).resolve()
     root = _git(folder, "rev-parse", "--show-toplevel")
     # Installed into another project's checkout, for example into its .venv, the revision found would be that project's.
     revision = _git(folder, "rev-parse", "HEAD") if root is not None and folder.parent == Path(root) else None
@@ -119,7 +119,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 def code_digest() -> str:
     """Returns a word that changes with any source of the package, in a checkout or not."""
-    sources = sorted(Path(__file__).parent.rglob("*.py"))
+    sources = sorted(PACKAGE.rglob("*.py"))
     return hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=4).hexdigest()
 
 

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zerogo import symmetry
+from zerogo.board import symmetry
 from zerogo.network import SCORE_SCALE
 from zerogo.replay import Samples
-from zerogo.tensors import TensorFields
+from zerogo.system.tensors import TensorFields
 
 SOFTENED = 0.25  # power of the soft policy's target (KataGo)
 

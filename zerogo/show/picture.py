@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from zerogo import coords
+from zerogo.rules import coords
 
 RGB = tuple[int, ...]  # or RGBA where what is beneath shines through
 Spot = tuple[float, float]  # a place in pixels, x and y

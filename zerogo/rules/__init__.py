@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from zerogo.errors import InputError, quote
-from zerogo.tensors import TensorFields
+from zerogo.system.tensors import TensorFields
 
 MAX_SIZE = 25  # GTP's letters A to Z without I
 SUPERKO = ("simple", "positional", "situational")

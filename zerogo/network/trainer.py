@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zerogo import distributed, losses, symmetry
+from zerogo.board import symmetry
 from zerogo.config import TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import Encoder, on_board_mask
-from zerogo.losses import LOSSES, Metrics, Targets, loss_parts
-from zerogo.network import Network
+from zerogo.network import Network, losses
+from zerogo.network.losses import LOSSES, Metrics, Targets, loss_parts
 from zerogo.replay import TrainingBatch
+from zerogo.system import distributed
 
 # AdamW's beta 2. 0.99 averages about 100 steps; the usual 0.999 averages 1,000, too long where the run changes its
 # own data.

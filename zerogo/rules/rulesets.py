@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zerogo import bounds
 from zerogo.errors import InputError, quote
 from zerogo.rules import SCORING, SUPERKO, Rules
+from zerogo.system import bounds
 
 HANDICAP = "White gets no points for handicap stones (add them to komi)"
 CYCLES = 'a long cycle such as a triple ko continues and is never "no result"'

@@ -2,51 +2,18 @@
 any device, as far as the network says the same: its sums may round differently in other batches and on other devices,
 and CUDA computes convolutions of float32 in TF32 unless torch.backends.cudnn.allow_tf32 is set to False.
 
-A key is an int64 tensor; mixing is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-2014), a bijection on 64 bits that passes BigCrush when fed with a counter. Nothing here has a state, so nothing has to
-be saved."""
+A key is an int64 tensor, mixed as `kernels.keys` says. Nothing here has a state, so nothing has to be saved."""
 
-from enum import IntEnum
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from zerogo import kernels
+from zerogo.kernels.keys import GAMMA_TRIES, GOLDEN, Purpose, mix, mix_words
 
-GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
-MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
-MIX_2 = 0x94D049BB133111EB - (1 << 64)
-GAMMA_TRIES = 8  # Marsaglia-Tsang accepts at least 95 % of tries, so 8 leave 4e-11
-
-
-class Purpose(IntEnum):
-    """What a draw is for, so that two of one game and ply never share a key. Append only: a run's games hang on it."""
-
-    OPENING = 1
-    SYMMETRY = 2
-    NOISE = 3
-    MOVE = 4
-    BUDGET = 5
-    KOMI = 6
-    RESIGN = 7
-    PLAYOUT = 8
-    SETTLED = 9
-    SGF = 10
-    ROOT_SYMMETRY = 11
-    SIZE = 12
-    SUPERKO = 13
-    SUICIDE = 14
-    OPENING_PLIES = 15
-    REANALYSIS = 16
-    ACTOR = 17
-
-
-def mix(z: Tensor | np.ndarray) -> Tensor | np.ndarray:
-    """Returns SplitMix64's output function of int64 words; shifts are masked because torch shifts in the sign."""
-    z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * MIX_1
-    z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * MIX_2
-    return z ^ ((z >> 31) & 0x1FFFFFFFF)
+__all__ = [
+    "GAMMA_TRIES", "GOLDEN", "Purpose", "below", "choose", "dirichlet", "gumbel", "key", "log_gamma", "mix", "normal",
+    "split", "uniform",
+]  # fmt: skip
 
 
 def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
@@ -67,10 +34,7 @@ def _mixed(parts: tuple[Tensor | int, ...], mask: int) -> Tensor:
     fast = kernels.module_for("draws", device) if tensors else None
     if fast is not None and (found := fast.key(parts, mask)) is not None:
         return found
-    mixed = torch.zeros((), dtype=torch.int64, device=device)
-    for part in parts:
-        word = part.to(torch.int64) if isinstance(part, Tensor) else ((int(part) + 2**63) % 2**64) - 2**63
-        mixed = mix(mixed * 5 + GOLDEN + word)
+    mixed = mix_words(parts, device)
     return (mixed >> 40) & mask if mask else mixed
 
 

@@ -97,7 +97,10 @@ def open_archive(file: BinaryIO, where: str) -> zipfile.ZipFile:
     return archive
 
 
-SHIPPED, WITH_SHIPPED = Path(__file__).parent, ("configs", "checkpoints")  # folders of it that come with the package
+SHIPPED, WITH_SHIPPED = (
+    Path(__file__).parents[1],
+    ("configs", "checkpoints"),
+)  # folders of it that come with the package
 MOST_NEIGHBOURS = 10
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from zerogo.runtime import sync_directory, write_atomically
+from zerogo.system.runtime import sync_directory, write_atomically
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS = "events.out.tfevents.{}"  # the names that TensorBoard looks for

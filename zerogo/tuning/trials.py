@@ -1,4 +1,4 @@
-"""What `tuning` tries in a process of its own before a program relies on it: `python -m zerogo.trials`.
+"""What `tuning` tries in a process of its own before a program relies on it: `python -m zerogo.tuning.trials`.
 
 Whether kernels compute what torch does, module by module on drawn inputs, and how long a network takes in a precision.
 Either may kill the process or never end; the process that asked then knows what was being tried.
@@ -20,7 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import board, flood, kernels, rng, runtime, scoring, tuning
+from zerogo import board, kernels, scoring, tuning
+from zerogo.board import flood, rng
+from zerogo.board.rng import Purpose
 from zerogo.board.superko import exact_legal_rows
 from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, SearchConfig, from_dict
@@ -29,17 +31,17 @@ from zerogo.features import Encoder
 from zerogo.features.readings import read_ladders, read_tactics
 from zerogo.kernels import copies
 from zerogo.kernels.shared import NULL_NODE, ROOT
-from zerogo.losses import Targets, loss_parts
 from zerogo.network import inference_copy
-from zerogo.players.playout import PlayoutEvaluator
+from zerogo.network.losses import Targets, loss_parts
 from zerogo.replay.samples import StoredState
-from zerogo.rng import Purpose
 from zerogo.rules import Rules, own_actions
 from zerogo.search import Go, Search, SearchState, tempered
 from zerogo.search.search import expand_and_backup, step_leaves
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Tree, keep_subtree_
 from zerogo.selfplay.loop import diagnostics
+from zerogo.selfplay.playout import PlayoutEvaluator
+from zerogo.system import runtime
 
 BOUND = 1e-4  # relative and absolute, of what fractions may differ on a GPU; on a CPU they must be equal
 PLIES, SIMULATIONS = 8, 6  # of the drawn games, after a random position, and of the drawn searches

@@ -1,0 +1,1 @@
+"""What the package needs of the machine: devices, processes, files, signals, logs."""
