@@ -20,7 +20,7 @@ from zerogo.kernels.shared import GLOBALS
 ASKED = {group for groups in ENCODERS.values() for group in groups}
 NAMED = {group.partition(":")[0] for group in ASKED}
 OTHERS = {name: kind for name, kind in GROUPS.items() if name not in NAMED}
-ALL = sorted(ASKED | {f"{name}:{kind.default}" if kind.most else name for name, kind in OTHERS.items()})
+ALL = sorted(ASKED | {f"{name}:{kind.default}" if kind.max_number else name for name, kind in OTHERS.items()})
 PLANES = [group for group in ALL if make_group(group).form != GLOBALS]
 INPUTS = [group for group in ALL if make_group(group).form == GLOBALS]
 LADDERS = {group for group in PLANES if "ladder" in group}

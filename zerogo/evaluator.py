@@ -138,7 +138,7 @@ def _draw(state: board.State, key: Tensor | None) -> Tensor:
     return rng.below(symmetry.NUM_SYMMETRIES, _DRAW, Purpose.SYMMETRY, key)
 
 
-def _mean(parts: list[Evaluation]) -> Evaluation:
+def _mean(evaluations: list[Evaluation]) -> Evaluation:
     """Returns the mean of evaluations of the same positions: of the priors, not of their logits, and of the values."""
-    each = zip(*(part.tensors() for part in parts), strict=True)
-    return parts[0].with_tensors(torch.stack(tensors).mean(0) for tensors in each)
+    each = zip(*(evaluation.tensors() for evaluation in evaluations), strict=True)
+    return evaluations[0].with_tensors(torch.stack(tensors).mean(0) for tensors in each)

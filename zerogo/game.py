@@ -167,9 +167,9 @@ class Board:
 
     def without(self, stones: Iterable[Point]) -> Board:
         """Returns the board with the given stones taken off, as dead stones are at the end; empty points stay so."""
-        taken = set(stones)
-        left = [(string.colour, point) for point, string in self._strings.items() if point not in taken]
-        return Board.of_stones(self.size, left) if taken else self
+        removed = set(stones)
+        left = [(string.colour, point) for point, string in self._strings.items() if point not in removed]
+        return Board.of_stones(self.size, left) if removed else self
 
     @staticmethod
     def of_stones(size: int, stones: Iterable[tuple[Colour, Point]]) -> Board:
@@ -206,7 +206,7 @@ class Board:
 
     def territory(self) -> dict[Colour, set[Point]]:
         """Returns by colour the empty points from which only its stones are reached; nobody's on an empty board."""
-        found: dict[Colour, set[Point]] = {colour: set() for colour in Colour}
+        area: dict[Colour, set[Point]] = {colour: set() for colour in Colour}
         unseen = {point for point in all_points(self.size) if point not in self._strings}
         while unseen:
             frontier, region, borders = [next(iter(unseen))], set(), set()
@@ -219,8 +219,8 @@ class Board:
                     frontier.extend(neighbours(point, self.size))
             unseen -= region
             if len(borders) == 1:
-                found[borders.pop()] |= region
-        return found
+                area[borders.pop()] |= region
+        return area
 
     def count(self, colour: Colour) -> int:
         """Returns how many stones of a colour are on the board."""
@@ -256,8 +256,8 @@ class GameState:
             handicap = [Point(*coords.row_col(point, rules.size)) for point in fixed]
         points = {Point(*point) for point in handicap if is_on_board(Point(*point), rules.size)}
         if len(points) != len(handicap) or len(points) == 1 or (points and len(points) >= rules.size**2):
-            given = f"{len(handicap)} points, {len(points)} different ones on the board"
-            raise InputError(f"handicap: {given}; allowed are 0 and 2 to {rules.size**2 - 1}")
+            counts = f"{len(handicap)} points, {len(points)} different ones on the board"
+            raise InputError(f"handicap: {counts}; allowed are 0 and 2 to {rules.size**2 - 1}")
         board = Board.of_stones(rules.size, [(Colour.BLACK, point) for point in points])
         return GameState(rules, board, Colour.WHITE if points else Colour.BLACK)._with_history()
 

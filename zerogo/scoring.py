@@ -238,8 +238,8 @@ def _vital_strings(labels: Tensor, beside: Tensor, is_empty: Tensor, is_must: Te
         is_repeated = (candidates[:, :k] == candidates[:, k : k + 1]).any(1)
         candidates[:, k] = torch.where(is_repeated, num_points, candidates[:, k])
     regions = labels.unsqueeze(1).expand(-1, 4, -1)
-    wanted = candidates.gather(2, regions)
-    touches = torch.stack([(beside == wanted[:, k : k + 1]).any(1) for k in range(4)], dim=1)
+    candidate_labels = candidates.gather(2, regions)
+    touches = torch.stack([(beside == candidate_labels[:, k : k + 1]).any(1) for k in range(4)], dim=1)
     missed = _any_of_part(is_must.unsqueeze(1) & ~touches, regions)
     return candidates, (candidates < num_points) & ~missed & _any_of_part(is_empty, labels).unsqueeze(1)
 

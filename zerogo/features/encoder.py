@@ -54,11 +54,11 @@ class Encoder:
 
     def __init__(self, name: str, groups: Sequence[str], komi_input: bool) -> None:
         self.name = name
-        made = [make_group(group) for group in groups]
-        if komi_input and not any(group.tells_komi for group in made):
-            made.append(make_group("komi"))
-        self._groups = [group for group in made if group.form != GLOBALS]
-        self._globals = [group for group in made if group.form == GLOBALS]
+        all_groups = [make_group(group) for group in groups]
+        if komi_input and not any(group.tells_komi for group in all_groups):
+            all_groups.append(make_group("komi"))
+        self._groups = [group for group in all_groups if group.form != GLOBALS]
+        self._globals = [group for group in all_groups if group.form == GLOBALS]
         self._spans = tuple((group.form, len(group.names)) for group in self._groups)
         self.plane_names, self.global_names = _names(self._groups), _names(self._globals)
         self.num_planes, self.num_globals = len(self.plane_names), len(self.global_names)
@@ -66,23 +66,23 @@ class Encoder:
     def planes(self, state: State, dtype: torch.dtype = torch.float32) -> Tensor:
         """Returns the planes: [B, C, N, N] of the given dtype, in channels_last memory, zero off the board."""
         view, fast = View(state), kernels.module_for("planes", state.device)
-        given = [group.read(view) for group in self._groups]
+        readings = [group.read(view) for group in self._groups]
         if fast is None:
-            parts = [_points(group, part).to(dtype) for group, part in zip(self._groups, given, strict=True)]
-            planes = torch.cat(parts, dim=-1)
+            pieces = [_points(group, reading).to(dtype) for group, reading in zip(self._groups, readings, strict=True)]
+            planes = torch.cat(pieces, dim=-1)
         else:
-            planes = fast.paint(self._spans, *self._bits(given, state), dtype)
+            planes = fast.paint(self._spans, *self._bits(readings, state), dtype)
             places = planes.split([width for _, width in self._spans], dim=-1)
-            for group, place, part in zip(self._groups, places, given, strict=True):
+            for group, place, reading in zip(self._groups, places, readings, strict=True):
                 if group.form == VALUES:
-                    place.copy_(part)
+                    place.copy_(reading)
         return planes.permute(0, 3, 1, 2)
 
-    def _bits(self, given: list[Tensor], state: State) -> tuple[Tensor, Tensor]:
+    def _bits(self, readings: list[Tensor], state: State) -> tuple[Tensor, Tensor]:
         """Returns what groups give as bit rows and as counts, together: int32 [B, R, N] and int16 [K, B, N, N]."""
         rows, counts = (
-            [part for group, part in zip(self._groups, given, strict=True) if group.form == wanted]
-            for wanted in (ROWS, COUNTS)
+            [reading for group, reading in zip(self._groups, readings, strict=True) if group.form == form]
+            for form in (ROWS, COUNTS)
         )
         num_games, size = state.black.shape
         no_rows = state.black.new_zeros(num_games, 0, size)
@@ -92,8 +92,8 @@ class Encoder:
     def globals(self, state: State) -> Tensor:
         """Returns the global inputs: float32 [B, g]."""
         view = View(state)
-        told = [group.read(view) for group in self._globals]
-        return torch.cat(told, dim=1) if told else torch.zeros(state.num_games, 0, device=state.device)
+        inputs = [group.read(view) for group in self._globals]
+        return torch.cat(inputs, dim=1) if inputs else torch.zeros(state.num_games, 0, device=state.device)
 
 
 def make_encoder(name: str | Sequence[str], komi_input: bool) -> Encoder:
@@ -117,15 +117,15 @@ def on_board_mask(state: State) -> Tensor | None:
     return None if state.rules.same_size else flood.unpack_rows(state.on_board)
 
 
-def _points(group: Group, given: Tensor) -> Tensor:
-    """Returns what a group gives as points: [B, N, N, c]."""
+def _points(group: Group, reading: Tensor) -> Tensor:
+    """Returns what a group read as points: [B, N, N, c]."""
     if group.form == ROWS:
-        columns = torch.arange(given.shape[2], dtype=torch.int32, device=given.device).view(-1, 1)
-        return (given.transpose(1, 2).unsqueeze(2) >> columns) & 1
+        columns = torch.arange(reading.shape[2], dtype=torch.int32, device=reading.device).view(-1, 1)
+        return (reading.transpose(1, 2).unsqueeze(2) >> columns) & 1
     if group.form == COUNTS:
-        most = len(group.names)
-        return given.clamp(max=most).unsqueeze(-1) == torch.arange(1, most + 1, dtype=given.dtype, device=given.device)
-    return given
+        numbers = torch.arange(1, len(group.names) + 1, dtype=reading.dtype, device=reading.device)
+        return reading.clamp(max=len(group.names)).unsqueeze(-1) == numbers
+    return reading
 
 
 def _names(groups: Sequence[Group]) -> list[str]:

@@ -33,15 +33,16 @@ class Group:
     * VALUES: the planes themselves, [B, N, N, c], bool or float32.
     * GLOBALS: numbers of whole positions, float32 [B, g].
 
-    most: the largest number that may follow the name, 0 where none may; default: the number where none is given. With
-    `most`, `names` is a function of that number and `read` takes it behind the view; `make_group` fills it in.
+    max_number: the largest number that may follow the name, 0 where none may; default: the number where none follows.
+    With `max_number`, `names` is a function of that number and `read` takes it behind the view; `make_group` fills it
+    in.
     tells_komi: whether a network that sees it knows the komi."""
 
     form: int
     names: tuple[str, ...] | Names
     read: Callable[..., Tensor]
     default: int = 0
-    most: int = 0
+    max_number: int = 0
     tells_komi: bool = False
 
 
@@ -50,25 +51,25 @@ def make_group(text: str) -> Group:
     name, colon, number = text.partition(":")
     group = GROUPS.get(name)
     if group is None:
-        known = ", ".join(sorted(GROUPS))
-        raise InputError(f"features.encoder names the plane group {quote(name)}; allowed are {known}")
-    if colon and not group.most:
+        allowed = ", ".join(sorted(GROUPS))
+        raise InputError(f"features.encoder names the plane group {quote(name)}; allowed are {allowed}")
+    if colon and not group.max_number:
         raise InputError(f"features.encoder names the plane group {quote(text)}; {name} takes no number")
-    if colon and not (number.isascii() and number.isdigit() and 1 <= int(number) <= group.most):
-        allowed = f"the number is a whole one from 1 to {group.most}"
+    if colon and not (number.isascii() and number.isdigit() and 1 <= int(number) <= group.max_number):
+        allowed = f"the number is a whole one from 1 to {group.max_number}"
         raise InputError(f"features.encoder names the plane group {quote(text)}; {allowed}")
-    if not group.most:
+    if not group.max_number:
         return group
     length = int(number) if colon else group.default
     return replace(group, names=group.names(length), read=lambda view: group.read(view, length))
 
 
 def _one_hot(what: str) -> Names:
-    return lambda most: (*(f"{what} {number}" for number in range(1, most)), f"{what} {most} or more")
+    return lambda limit: (*(f"{what} {number}" for number in range(1, limit)), f"{what} {limit} or more")
 
 
 def _exactly(what: str) -> Names:
-    return lambda most: tuple(f"{what} exactly {number}" for number in range(1, most + 1))
+    return lambda limit: tuple(f"{what} exactly {number}" for number in range(1, limit + 1))
 
 
 def _ago(what: str) -> Names:
@@ -81,6 +82,10 @@ def _now_and_ago(*sides: str) -> Names:
 
 def _tactics(field: str) -> Callable[[View, int], Tensor]:
     return lambda view, _: getattr(view.tactics, field)
+
+
+def _few(whose: Callable[[View], Tensor]) -> Callable[[View, int], Tensor]:
+    return lambda view, limit: planes.few_liberties(view, limit, whose(view))
 
 
 def _scaled(field: str) -> Callable[[View], Tensor]:
@@ -105,19 +110,9 @@ GROUPS = {
     "last_moves": Group(ROWS, _ago("move"), stones.last_move_planes, RECENT_MOVES, RECENT_MOVES),
     # Strings and captures
     "liberties": Group(COUNTS, _one_hot("liberties"), _tactics("liberties"), 8, MOST),
-    "few_liberties": Group(
-        COUNTS, _exactly("liberties"), lambda view, most: planes.few_liberties(view, most, view.state.on_board), 3, MOST
-    ),
-    "own_liberties": Group(
-        COUNTS, _exactly("own liberties"), lambda view, most: planes.few_liberties(view, most, view.sides[0]), 4, MOST
-    ),
-    "opponent_liberties": Group(
-        COUNTS,
-        _exactly("opponent's liberties"),
-        lambda view, most: planes.few_liberties(view, most, view.sides[1]),
-        4,
-        MOST,
-    ),
+    "few_liberties": Group(COUNTS, _exactly("liberties"), _few(lambda view: view.state.on_board), 3, MOST),
+    "own_liberties": Group(COUNTS, _exactly("own liberties"), _few(lambda view: view.sides[0]), 4, MOST),
+    "opponent_liberties": Group(COUNTS, _exactly("opponent's liberties"), _few(lambda view: view.sides[1]), 4, MOST),
     # The opponent's stones that a move here captures.
     "capture_size": Group(COUNTS, _one_hot("captures"), _tactics("capture_size"), 8, MOST),
     # Own stones that the opponent would capture by a move here, a ko ban aside.

@@ -28,10 +28,10 @@ KATAGO_RULES = (
 )  # fmt: skip
 
 
-def few_liberties(view: View, most: int, whose: Tensor) -> Tensor:
+def few_liberties(view: View, limit: int, whose: Tensor) -> Tensor:
     """Returns the liberties of strings that have at most so many. whose: bit rows int32 [B, N]."""
     liberties = view.tactics.liberties
-    return torch.where((liberties <= most) & flood.unpack_rows(whose), liberties, 0)
+    return torch.where((liberties <= limit) & flood.unpack_rows(whose), liberties, 0)
 
 
 def ko_takes(view: View) -> Tensor:
@@ -70,9 +70,9 @@ def katago_ladders(view: View, number: int) -> list[Ladders]:
     if missing:
         stones, bans = zip(*(_earlier(view, ago) for ago in missing), strict=True)
         positions, on_board = torch.cat(stones), view.state.on_board.repeat(len(missing), 1)
-        found = read_ladders(positions[:, 0], positions[:, 1], on_board, ko=torch.cat(bans))
-        parts = (part.split(view.state.num_games) for part in found)
-        view.katago_ladders += [Ladders(*of_position) for of_position in zip(*parts, strict=True)]
+        ladders = read_ladders(positions[:, 0], positions[:, 1], on_board, ko=torch.cat(bans))
+        fields = (field.split(view.state.num_games) for field in ladders)
+        view.katago_ladders += [Ladders(*of_position) for of_position in zip(*fields, strict=True)]
     return view.katago_ladders[:number]
 
 

@@ -64,14 +64,14 @@ def read_ladders(
     mover: int8 [B]; only the moves that this side may make at once, at half the cost: against the opponent's strings
     with two liberties, and with own strings in atari. ko: int16 [B], the point that the simple ko rule bans, -1 for
     none; with it the ladders are KataGo's."""
-    most = MOST_ANSWERS if ko is None else MOST_OF_KATAGO
-    return Ladders(*_read("ladders", black, white, on_board, mover, most, ko))
+    max_answers = MOST_ANSWERS if ko is None else MOST_OF_KATAGO
+    return Ladders(*_read("ladders", black, white, on_board, mover, max_answers, ko))
 
 
-def _read(name: str, *given: Any) -> list[Tensor]:
-    device = given[0].device
+def _read(name: str, *arguments: Any) -> list[Tensor]:
+    device = arguments[0].device
     fast = kernels.module_for(name, device)
     if fast is not None:
-        return fast.read(*given)
-    on_host = [part.cpu() if isinstance(part, Tensor) else part for part in given]
-    return [part.to(device) for part in kernels.cpu_loops(name).read(*on_host)]
+        return fast.read(*arguments)
+    on_host = [value.cpu() if isinstance(value, Tensor) else value for value in arguments]
+    return [tensor.to(device) for tensor in kernels.cpu_loops(name).read(*on_host)]

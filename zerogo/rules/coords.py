@@ -106,10 +106,10 @@ def fixed_handicap(size: int, stones: int) -> list[int]:
 
     2 to 9 stones on odd boards from 9x9, 2 to 4 on 7x7 and on even boards from 8x8; anything else raises `InputError`.
     """
-    most = max_fixed_handicap(size)
-    if stones != 0 and not 2 <= stones <= most:
+    highest = max_fixed_handicap(size)
+    if stones != 0 and not 2 <= stones <= highest:
         small = "a board so small has no fixed points, so only 0 is allowed"
-        allowed = f"allowed are 0 and 2 to {most}" if most else small
+        allowed = f"allowed are 0 and 2 to {highest}" if highest else small
         raise InputError(f"handicap: {stones} stones on {size}x{size}; {allowed}")
     near = 3 if size >= 13 else 2
     far, middle = size - 1 - near, size // 2

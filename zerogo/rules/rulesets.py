@@ -86,7 +86,7 @@ def canonical(name: str) -> str | None:
 
 def named(name: str, size: int, komi: float | None = None) -> Rules:
     """Returns the rules of a name such as "chinese" or "nz"; komi None is the usual. Raises InputError for others."""
-    ruleset = RULESETS[_known(name)]
+    ruleset = RULESETS[_require_known(name)]
     return Rules(size, ruleset.komi if komi is None else komi, ruleset.superko, ruleset.suicide, ruleset.scoring)
 
 
@@ -99,8 +99,8 @@ def parse(text: str, size: int, komi: float | None = None) -> Rules:
         try:
             fields = bounds.parse_json(stripped)
         except ValueError:
-            wanted = "give a name such as chinese, or an object"
-            raise InputError(f"rules: {quote(stripped)} is not valid JSON; {wanted}") from None
+            allowed = "give a name such as chinese, or an object"
+            raise InputError(f"rules: {quote(stripped)} is not valid JSON; {allowed}") from None
         return from_json(fields, size, komi)
     if re.fullmatch(f"(?:{_KATAGO_WORD.pattern})+", stripped):
         words = {_KATAGO_WORDS[key]: value for key, value in _KATAGO_WORD.findall(stripped)}
@@ -126,10 +126,10 @@ def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -
     }
     if not isinstance(fields, Mapping):
         raise InputError(f"rules: {quote(fields)} is no object; allowed are objects with {', '.join(allowed)} and komi")
-    given = {("scoring" if key == "score" else key): value for key, value in fields.items()}
-    komi = komi if komi is not None else given.pop("komi", None)
-    given.pop("komi", None)
-    for key, value in given.items():
+    values = {("scoring" if key == "score" else key): value for key, value in fields.items()}
+    komi = komi if komi is not None else values.pop("komi", None)
+    values.pop("komi", None)
+    for key, value in values.items():
         if key not in allowed:
             raise InputError(f"rules: there is no field {quote(key)}; allowed are {', '.join(allowed)} and komi")
         value = value.upper() if isinstance(value, str) else value
@@ -137,9 +137,9 @@ def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -
             choices = ", ".join(choice if isinstance(choice, str) else json.dumps(choice) for choice in allowed[key])
             instead = f"; {_INSTEAD[key]}" if key in _INSTEAD else ""
             raise InputError(f"rules: {key} is {quote(fields.get(key, value))}; allowed are {choices}{instead}")
-    superko, scoring = str(given.get("ko", "positional")).lower(), str(given.get("scoring", "area")).lower()
+    superko, scoring = str(values.get("ko", "positional")).lower(), str(values.get("scoring", "area")).lower()
     usual = 6.5 if scoring == "territory" else 7.5
-    return Rules(size, usual if komi is None else komi, superko, given.get("suicide", True), scoring)
+    return Rules(size, usual if komi is None else komi, superko, values.get("suicide", True), scoring)
 
 
 def described(rules: Rules) -> str:
@@ -164,14 +164,14 @@ def to_json(rules: Rules) -> dict[str, Any]:
 
 def deviations(name: str) -> str:
     """Returns a sentence on where zerogo falls short of a ruleset, or "". Raises InputError as `named` does."""
-    known = _known(name)
-    left_out = RULESETS[known].left_out
-    return f"zerogo's {known} rules differ from the real ones: {'; '.join(left_out)}." if left_out else ""
+    ruleset = _require_known(name)
+    left_out = RULESETS[ruleset].left_out
+    return f"zerogo's {ruleset} rules differ from the real ones: {'; '.join(left_out)}." if left_out else ""
 
 
-def _known(name: str) -> str:
+def _require_known(name: str) -> str:
     """Returns the table's name. Raises InputError where there is none."""
-    found = canonical(name)
-    if found is None:
+    ruleset = canonical(name)
+    if ruleset is None:
         raise InputError(f"there are no rules {quote(name)}; allowed are {', '.join(RULESETS)}")
-    return found
+    return ruleset

@@ -75,10 +75,10 @@ def _play_random(game: GameConfig, numbers: Tensor, seed: int, device: torch.dev
     while len(going := (~states.finished).nonzero().squeeze(1)):
         before = states.select(going)
         actions = player.choose(before, numbers[going], seed)
-        found = {"actions": actions, "policy": even[going], "root_value": torch.zeros(len(going), device=device)}
-        found |= {"policy_weight": torch.zeros_like(going), "is_sample": torch.ones_like(going)}
-        found["network_step"] = torch.zeros_like(going)
-        recorder.write(going, before, game=numbers[going], **found)
+        fields = {"actions": actions, "policy": even[going], "root_value": torch.zeros(len(going), device=device)}
+        fields |= {"policy_weight": torch.zeros_like(going), "is_sample": torch.ones_like(going)}
+        fields["network_step"] = torch.zeros_like(going)
+        recorder.write(going, before, game=numbers[going], **fields)
         states = board.put_(states, going, board.step_(before, actions))
         collected.moves += len(going)
     score, ownership = scoring.result_black(states)

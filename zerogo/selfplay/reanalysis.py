@@ -30,7 +30,7 @@ def reanalyse(
     together: positions of one batch. until: the `time.monotonic()` at which no other batch begins. Results and points
     stay those of the games. Superko knows the last eight positions only, and the move cap is far. What is in a file
     already stays there as it was, so that a run that is resumed has some of the earlier policies back."""
-    slots, found = distributed.local_shard(replay.oldest_policies(number)), []
+    slots, searched = distributed.local_shard(replay.oldest_policies(number)), []
     search = Search(search.evaluator, replace(search.settings, keep_tree=False), search.game, search.root_evaluator)
     for some in slots.split(together) if len(slots) else ():
         if until is not None and time.monotonic() >= until:
@@ -38,10 +38,10 @@ def reanalyse(
         samples = replay.read(some)
         states, ids = searchable(samples.state()).to(device), samples.game.to(device)
         result = search.run(states, simulations, seed, game_ids=ids, explore=True)
-        found.append((some, result.policy.cpu(), result.value.cpu()))
-    for parts in (found := sum(distributed.all_gather_object(found), [])):
-        replay.update_policies(*parts)
-    return sum(len(some) for some, *_ in found)
+        searched.append((some, result.policy.cpu(), result.value.cpu()))
+    for result in (searched := sum(distributed.all_gather_object(searched), [])):
+        replay.update_policies(*result)
+    return sum(len(some) for some, *_ in searched)
 
 
 def seed_of(seed: int, step: int) -> int:

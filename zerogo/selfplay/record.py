@@ -82,10 +82,10 @@ class SelfPlayResult:
         self.sizes += sizes
         self.komi += states.rules.komi.tolist()
         self.ends += ends.tolist()
-        wanted = sizes[: BOARDS_SHOWN - len(self.last_boards)]
-        if wanted:
-            self.last_boards += [stones[:n, :n] for n, stones in zip(wanted, states.stones.cpu(), strict=False)]
-            self.last_ownership += [owners[:n, :n] for n, owners in zip(wanted, ownership.cpu(), strict=False)]
+        new_sizes = sizes[: BOARDS_SHOWN - len(self.last_boards)]
+        if new_sizes:
+            self.last_boards += [stones[:n, :n] for n, stones in zip(new_sizes, states.stones.cpu(), strict=False)]
+            self.last_ownership += [owners[:n, :n] for n, owners in zip(new_sizes, ownership.cpu(), strict=False)]
 
 
 @dataclass
@@ -111,16 +111,16 @@ class Recorder:
         tables = {name: torch.zeros(*first, *s, dtype=dtype, device=device) for name, (dtype, s) in kinds.items()}
         return Recorder(tables)
 
-    def write(self, game_index: Tensor, states: board.State, **found: Tensor) -> None:
+    def write(self, game_index: Tensor, states: board.State, **fields: Tensor) -> None:
         """Writes one ply of the games `game_index` (int64 [K]) before it is played: states of K games, and what stands
         in the other tables.
 
         actions: int64 [K]. policy: float32 [K, A]. root_value: float32 [K], side to move. is_sample,
         policy_weight: bool [K]. game, network_step: int64 [K]."""
         row = torch.add(states.ply, game_index, alpha=self.tables["actions"].shape[1])
-        found["rows"] = torch.stack((states.black, states.white), dim=1)
-        known = {**vars(states.rules), **vars(states), **found}
-        copies.put_([table.flatten(0, 1) for table in self.tables.values()], row, [known[name] for name in self.tables])
+        fields["rows"] = torch.stack((states.black, states.white), dim=1)
+        named = {**vars(states.rules), **vars(states), **fields}
+        copies.put_([table.flatten(0, 1) for table in self.tables.values()], row, [named[name] for name in self.tables])
 
     def samples(self, length: Tensor, score_black: Tensor, ownership_black: Tensor, is_resigned: Tensor) -> Samples:
         """Returns the samples of all games, which are over: the plies that were written as such, game by game.
