@@ -7,12 +7,11 @@ from functools import cache
 
 import torch
 from diagrams import show
-from sgfmill.boards import Board as SgfmillBoard
 from torch import Tensor
 
 from zerogo import board, scoring
 from zerogo.board.position import find_atari, hash_stones
-from zerogo.game import Board, Colour, GameState, Move, Point, all_points, neighbours
+from zerogo.game import Colour, GameState, Move
 from zerogo.rules import Rules
 
 
@@ -27,29 +26,9 @@ def all_moves(size: int) -> list[Move]:
     return [Move.from_action(action, size) for action in range(size * size + 1)]
 
 
-def dense_position(size: int, rng: random.Random) -> list[list[int]]:
-    """Returns a legal position with long winding strings and few empty points: colours follow a noise that neighbours
-    share."""
-    noise = {point: rng.random() for point in all_points(size)}
-    smooth = {p: noise[p] + sum(noise[near] for near in neighbours(p, size)) * rng.uniform(0.2, 1.0) for p in noise}
-    median = sorted(smooth.values())[len(smooth) // 2]
-    share = rng.choice((0.0, 0.05, 0.2))
-    stones = [(Colour.BLACK if smooth[p] < median else Colour.WHITE, p) for p in smooth if rng.random() >= share]
-    while True:
-        full = Board.of_stones(size, stones)
-        breathless = [string for string in full.strings() if not string.liberties]
-        if not breathless:
-            break
-        # One string at a time, the smallest first: what it leaves is a liberty of its neighbours.
-        gone = min(breathless, key=lambda string: len(string.stones)).stones
-        stones = [(colour, point) for colour, point in stones if point not in gone]
-    return [[getattr(full.colour_at(Point(row, column)), "value", 0) for column in range(size)] for row in range(size)]
-
-
 class Lockstep:
     """B random games on both boards. Moves are uniform among the legal plays; a pass comes with the chance
-    `pass_share`, and with 1/2 from ply `long` times the points on, so that games come to an end by two passes. `dense`:
-    they start from `dense_position`.
+    `pass_share`, and with 1/2 from ply `long` times the points on, so that games come to an end by two passes.
 
     reasons: how many of all candidate moves were illegal, by the kind of reason. why: the kinds for the present moves
     of each game. hashes: position on a 25x25 board -> hash, for all games ever seen, and positions, its inverse: equal
@@ -63,34 +42,16 @@ class Lockstep:
         long: float = 1.5,
         device: str = "cpu",
         step: Callable[[board.State, Tensor], board.State] = board.step,
-        dense: bool = False,
     ) -> None:
         self.random = random.Random(seed)
         self.pass_share, self.long, self.step_function = pass_share, long, step
         self.state = board.new_games(len(rules), list(rules), device)
         self.games = [GameState.new(rule) for rule in rules]
-        self.sgfmill = [SgfmillBoard(rule.size) if rule.size > 1 else None for rule in rules]
+
         self.reasons: Counter[str] = Counter()
         self.hashes: dict[int, int] = {}
         self.positions: dict[int, int] = {}
-        if dense:
-            self._start_from_dense_positions()
         self.compare()
-
-    def _start_from_dense_positions(self) -> None:
-        starts = [dense_position(game.rules.size, self.random) for game in self.games]
-        side = self.state.board_size
-        stones = torch.zeros(len(starts), side, side, dtype=torch.int8)
-        to_play = [self.random.choice((1, 2)) for _ in starts]
-        for index, (game, start) in enumerate(zip(self.games, starts, strict=True)):
-            size = game.rules.size
-            stones[index, :size, :size] = torch.tensor(start, dtype=torch.int8)
-            self.games[index] = GameState.from_stones(start, to_play[index], game.rules)
-            points = [(size - 1 - r, c) for r in range(size) for c in range(size)]
-            of_colour = [[(r, c) for r, c in points if start[size - 1 - r][c] == colour] for colour in (1, 2)]
-            self.sgfmill[index].apply_setup(*of_colour, [])
-        device = self.state.device
-        self.state = board.from_stones(stones.to(device), torch.tensor(to_play, device=device), self.state.rules)
 
     def run(self, plies: int) -> None:
         """Plays and compares until all games are over, at most so many plies."""
@@ -114,7 +75,7 @@ class Lockstep:
         fresh = board.new_games(len(rules), rules, self.state.device)
         self.state = board.put_(self.state, torch.tensor(indices, device=self.state.device), fresh)
         for index, rule in zip(indices, rules, strict=True):
-            self.games[index], self.sgfmill[index] = GameState.new(rule), SgfmillBoard(rule.size)
+            self.games[index] = GameState.new(rule)
 
     def _draw(self, index: int, game: GameState) -> int:
         passing = self.state.board_size**2
@@ -126,9 +87,7 @@ class Lockstep:
 
     def _play(self, index: int, game: GameState, action: int) -> None:
         move = Move.from_action(self._narrow(game, action), game.rules.size)
-        if move.point is not None and self.sgfmill[index] is not None:
-            colour = "b" if game.to_play is Colour.BLACK else "w"
-            self.sgfmill[index].play(game.rules.size - 1 - move.point.row, move.point.column, colour)
+
         self.games[index] = game.play(move)
 
     def _wide(self, game: GameState, action: int) -> int:
@@ -201,8 +160,6 @@ class Lockstep:
         for index, game in enumerate(self.games):
             assert game.area_score_black() == area[index]
             assert game.territory_score_black() == territory[index]
-            if self.sgfmill[index] is not None and game.is_over:
-                assert self.sgfmill[index].area_score() == area[index]
 
     def _differing(self, wrong: Tensor) -> str:
         index = int(wrong.any(1).nonzero()[0])

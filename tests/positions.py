@@ -1,13 +1,11 @@
 """Positions for the tests of encoders, evaluators and training: random games, the same seen otherwise, ladders."""
 
-import dataclasses
 import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from diagrams import parse
 from ladder_reader import board_of
 from torch import Tensor
 
@@ -49,13 +47,6 @@ def random_actions(state: board.State, ply: int, seed: int) -> Tensor:
     weights[:, -1] = 0.02 * weights.sum(1)
     anything = rng.choose(rng.key(seed, game_index, ply), weights)
     return torch.where(game_index % 2 == 0, anything, RandomPlayer().choose(state, game_index, seed))
-
-
-def swap_colours(state: board.State) -> board.State:
-    """Returns the same games with the colours swapped, the side to move included, and komi from the other side."""
-    rules = dataclasses.replace(state.rules, komi=-state.rules.komi)
-    swapped = {"black": state.white, "white": state.black, "recent": state.recent.flip(2), "to_play": 3 - state.to_play}
-    return dataclasses.replace(state, rules=rules, **swapped)
 
 
 def stored(state: board.State) -> StoredState:
@@ -136,9 +127,3 @@ def by_size(positions: Iterator[list[list[int]]]) -> list[list[list[list[int]]]]
     for rows in positions:
         found.setdefault(len(rows), []).append(rows)
     return list(found.values())
-
-
-def classical(names: list[str], turn: int = 0) -> board.State:
-    """Returns classical ladders as they stand and with the colours swapped, turned by quarters."""
-    stones = torch.tensor([parse(CLASSICAL[name][0]) for name in names]).rot90(turn, (1, 2))
-    return of_stones(torch.cat([stones, (3 - stones) * (stones != 0)]))

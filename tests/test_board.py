@@ -13,12 +13,12 @@ from lockstep import Lockstep
 from torch import Tensor
 
 from zerogo import board, kernels, scoring
-from zerogo.board import State, flood, rng, superko
+from zerogo.board import State, flood, rng
 from zerogo.board import state as states
 from zerogo.board.position import find_atari, legal_rows, point_keys
 from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
-from zerogo.rules import SIMPLE, SUPERKO, Rules, coords
+from zerogo.rules import SUPERKO, Rules, coords
 from zerogo.search import Go, SearchPath
 from zerogo.search.game import LEAF_FIELDS
 
@@ -158,16 +158,6 @@ def test_perft_2x2(superko: str) -> None:
     assert found == PERFT_2X2[superko]
 
 
-@pytest.mark.parametrize("size, plies", [(1, 9), (2, 80), (3, 120), (4, 80), (5, 120), (7, 120)])
-def test_the_suspects_of_superko_are_all_that_it_bans(size: int, plies: int) -> None:
-    """At every ply: the few points that are looked at hold all that repeats a position when every point is tested."""
-    for state, _ in random_games(kinds(size, 4), plies, seed=7):
-        legal = legal_rows(state, state.on_board, state.suicide)
-        repeating = superko._repeating_rows(state, superko._suicides(state, legal))
-        repeating[state.rules.superko == SIMPLE] = 0
-        assert torch.equal(superko.exact_legal_rows(state), legal & ~repeating)
-
-
 def test_history_follows_the_longest_game_not_the_steps() -> None:
     """Replacing finished games for ever must not let the remembered positions grow for ever."""
     fresh = board.new_games(20, Rules(3), move_cap=15)
@@ -297,18 +287,6 @@ def test_inputs_may_lie_apart_in_memory() -> None:
         apart = dataclasses.replace(state, **rows, moves=state.moves.T.contiguous().T)
         assert torch.equal(exact_legal_rows(apart), exact_legal_rows(state))
         assert_same(board.step(apart, actions), board.step(state, actions), "apart")
-
-
-def test_games_shared_out_among_threads() -> None:
-    rules = kinds(4, 40)
-    alone = [(state, exact_legal_rows(state)) for state, _ in random_games(rules, 25, seed=3)]
-    torch.set_num_threads(2)
-    try:
-        for (state, _), (same, legal) in zip(random_games(rules, 25, seed=3), alone, strict=True):
-            assert_same(state, same, "threads")
-            assert torch.equal(exact_legal_rows(state), legal)
-    finally:
-        torch.set_num_threads(1)
 
 
 @KERNELS

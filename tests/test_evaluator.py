@@ -12,6 +12,7 @@ from zerogo import board
 from zerogo.board import symmetry
 from zerogo.board.flood import pack_rows, unpack_rows
 from zerogo.config import NetworkConfig
+from zerogo.config.sections import VALUE_POOLING
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator
 from zerogo.features import make_encoder
@@ -21,10 +22,11 @@ from zerogo.rules import Rules
 ENCODER = make_encoder("zero17", komi_input=True)
 
 
-def make_network() -> Network:
+def make_network(value_pooling: str = "max") -> Network:
     """Returns a small network whose readouts are sharp enough to tell moves apart."""
     torch.manual_seed(5)
-    settings = NetworkConfig(blocks=2, channels=8, pooling_channels=8, head_channels=8, value_hidden=8)
+    channels = dict.fromkeys(("channels", "pooling_channels", "head_channels", "value_hidden"), 8)
+    settings = NetworkConfig(blocks=2, **channels, value_pooling=value_pooling)
     network = Network(settings, ENCODER.num_planes, ENCODER.num_globals, 5)
     for name, parameter in network.named_parameters():
         if "readout" in name:
@@ -96,10 +98,11 @@ def test_random_symmetries_depend_on_the_key_alone() -> None:
     assert torch.equal(evaluator(state).prior, evaluator(state).prior)
 
 
+@pytest.mark.parametrize("value_pooling", VALUE_POOLING)
 @pytest.mark.parametrize("symmetries", ["none", "random", "all"])
-def test_mixed_sizes(symmetries: str) -> None:
+def test_mixed_sizes(symmetries: str, value_pooling: str) -> None:
     """Each game of a padded batch is evaluated as it is alone, whichever way its board is turned."""
-    evaluator = make_evaluator(symmetries)
+    evaluator = Evaluator.from_network(make_network(value_pooling), ENCODER, symmetries=symmetries)
     rules = [Rules(6), Rules(4), Rules(3)]
     state, _ = play_random(rules, 3)
     keys = torch.tensor([3, 4, 5])
@@ -116,7 +119,11 @@ def test_mixed_sizes(symmetries: str) -> None:
             prior = mixed.prior[n, :-1].view(6, 6)[:size, :size].flatten()
             assert torch.allclose(prior, own.prior[0, :-1], atol=1e-5)
             assert torch.allclose(mixed.value[n], own.value, atol=1e-5)
+            both = evaluator.turned(state, turn).value[n], evaluator.turned(alone, turn).value
+            assert torch.allclose(*both, atol=1e-5)
+
             assert torch.allclose(mixed.ownership[game, :size, :size], own.ownership[0], atol=1e-5)
+            assert not mixed.ownership[game, size:].any() and not mixed.ownership[game, :, size:].any()
 
 
 def test_unknown_symmetries() -> None:

@@ -10,7 +10,7 @@ import torch
 from compiling import compile_call
 from diagrams import parse
 from implementations import READERS, encode, module, read_ladders
-from positions import of_stones, play_random, played, stored, swap_colours
+from positions import of_stones, play_random, played, stored
 from torch import Tensor
 
 from zerogo import board, checkpoint, kernels
@@ -24,32 +24,6 @@ from zerogo.kernels.shared import COUNTS, ROWS, VALUES
 from zerogo.pipeline import train
 from zerogo.rules import SUPERKO, Rules, coords
 from zerogo.search import Search
-
-
-@pytest.mark.parametrize("name", list(ENCODERS))
-def test_swapped_colours_look_the_same_to_the_mover(name: str) -> None:
-    state, _ = play_random([Rules(5, 6.5, superko) for superko in ("simple", "positional")], 9)
-    state = stored(state)
-    other = swap_colours(state)
-    encoder = make_encoder(name, komi_input=True)
-    planes, mirrored, names = encoder.planes(state), encoder.planes(other), encoder.plane_names
-    for index, own in enumerate(names):
-        if own in ("Black to move", "handicap given"):  # the latter is White's first move
-            assert torch.equal(planes[:, index], 1 - mirrored[:, index])
-        else:
-            swapped = own.replace("black", "white") if "black" in own else own.replace("white", "black")
-            assert torch.equal(planes[:, index], mirrored[:, names.index(swapped)]), own
-    assert torch.equal(encoder.globals(state), encoder.globals(other))
-
-
-def test_komi_is_the_movers() -> None:
-    state = board.new_games(3, [Rules(5, komi=24.5), Rules(9, komi=7.0), Rules(19, komi=-7.5)])
-    encoder = make_encoder("zero17", komi_input=True)
-    black = encoder.globals(state)
-    assert torch.allclose(black, torch.tensor([[-2.45], [-7 / 18], [7.5 / 38]]))
-    white = board.step(state, torch.full((3,), 0))
-    assert torch.allclose(encoder.globals(white), -black)
-    assert make_encoder("zero17", komi_input=False).globals(state).shape == (3, 0)
 
 
 @pytest.mark.parametrize("name", list(ENCODERS))
@@ -177,36 +151,12 @@ def check(preset: str, state: board.State, indices: range, expected: dict[int, s
     assert not wrong
 
 
-def top_row(own: int, other: int, below: int, size: int = 9) -> str:
-    """Returns a diagram: from the upper left corner so many black and then white stones, and white ones below the first
-    points."""
-    rows = [["."] * size for _ in range(size)]
-    rows[0][: own + other] = ["X"] * own + ["O"] * other
-    rows[1][:below] = ["O"] * below
-    return "\n".join("".join(row) for row in rows)
-
-
 @pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: f"{case['about']}, {case['moves']}")
 def test_by_hand(case: dict) -> None:
     """Three kos, for one: White may not make the position of the start again at B2, only the simple ko rule lets it."""
     state = state_of(DIAGRAMS[case["diagram"]], case["to_play"], case["moves"], **case["rules"])
     expected = {int(index): points for index, points in case["points"].items()}
     check(case["encoder"], state, range(*case["planes"]), expected)
-
-
-@pytest.mark.parametrize("number", range(1, 9))
-def test_alphago_captures_and_self_atari(number: int) -> None:
-    """n white stones between black ones die by a move at their end; n black stones between white ones are left with one
-    liberty."""
-    swapped = top_row(number, 0, number).translate(str.maketrans("XO", "OX"))
-    last = coords.to_gtp(number, 9)
-    check("alphago48", state_of(swapped, 1), range(20, 28), {19 + number: last})
-    if number < 8:
-        end, hemmed_in = coords.to_gtp(number - 1, 9), state_of(top_row(number - 1, 0, number + 1), 1)
-        assert end in vertices(make_encoder("alphago48", False).planes(hemmed_in)[0, 27 + number]).split()
-        check("alphago48", state_of(top_row(number - 1, 0, number), 1), range(36, 37), {36: end})
-    free = make_encoder("alphago48", False).planes(state_of(top_row(number - 1, 0, 0), 1))[0, 36:44]
-    assert free[:, 0, number - 1].tolist() == [float(liberties == min(number + 1, 8)) for liberties in range(1, 9)]
 
 
 def test_katago_globals() -> None:

@@ -1,12 +1,12 @@
 import random
 
 import pytest
-from cases import CASES, PERFT_2X2, Case
+from cases import CASES, Case
 from diagrams import parse, show
 from sgfmill.boards import Board as SgfmillBoard
 
 from zerogo.errors import InputError
-from zerogo.game import Colour, GameState, Move, Point, neighbours
+from zerogo.game import Colour, GameState, Move, Point
 from zerogo.rules import SUPERKO, Rules, coords
 
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
@@ -116,20 +116,6 @@ def test_pinned_case(name: str, superko: str) -> None:
         assert show(game.play(move).stones()) == show(parse(case.after))
 
 
-def perft(game: GameState, depth: int, found: list[int]) -> list[int]:
-    """Returns how many sequences of each number of actions follow from here, added to `found`."""
-    if depth < len(found):
-        for move in game.legal_moves():
-            found[depth] += 1
-            perft(game.play(move), depth + 1, found)
-    return found
-
-
-@pytest.mark.parametrize("superko", SUPERKO)
-def test_perft_2x2(superko: str) -> None:
-    assert perft(GameState.new(Rules(size=2, superko=superko)), 0, [0] * 10) == PERFT_2X2[superko][:10]
-
-
 @pytest.mark.parametrize("superko", SUPERKO)
 def test_on_1x1_there_is_one_game(superko: str) -> None:
     game = GameState.new(Rules(size=1, superko=superko))
@@ -171,46 +157,6 @@ def test_random_games_agree_with_sgfmill(size: int, num_games: int) -> None:
                     assert (None if ko is None else Point(size - 1 - ko[0], ko[1])) == game.ko
                 assert sgfmill_stones(board) == game.stones()
             assert board.area_score() == game.area_score_black()
-
-
-def strings_by_flood(stones: list[list[int]]) -> set[tuple[frozenset, frozenset]]:
-    """Returns (stones, liberties) of all strings, found with no memory of the game."""
-    size, found = len(stones), set()
-    for start in [Point(row, column) for row in range(size) for column in range(size) if stones[row][column]]:
-        string, frontier, liberties = {start}, [start], set()
-        while frontier:
-            for near in neighbours(frontier.pop(), size):
-                colour = stones[near.row][near.column]
-                if colour == 0:
-                    liberties.add(near)
-                elif colour == stones[start.row][start.column] and near not in string:
-                    string.add(near)
-                    frontier.append(near)
-        found.add((frozenset(string), frozenset(liberties)))
-    return found
-
-
-@pytest.mark.parametrize("size", [2, 3, 5, 8])
-def test_strings_and_history_stay_true_in_random_games(size: int) -> None:
-    """Union-find with its liberties is held against floods, the position's number against the stones, superko against
-    all boards."""
-    rng, repeats = random.Random(size), 0
-    game = GameState.new(Rules(size=size, suicide=True))
-    boards = [game.stones()]
-    while not game.is_over and game.ply < 150:
-        for point in [p for p, colour in enumerate(sum(game.stones(), [])) if colour == 0]:
-            move = Move.from_action(point, size)
-            if point != game.ko:
-                repeated = game.board.after(game.to_play, move.point).position in game.history
-                after = GameState(game.rules, game.board.after(game.to_play, move.point)).stones()
-                assert repeated == (after in boards) == (game.why_illegal(move) is not None)
-                repeats += repeated
-        game = game.play(random_move(game, rng, 0.0))
-        boards.append(game.stones())
-        strings = {(string.stones, string.liberties) for string in game.board.strings()}
-        assert strings == strings_by_flood(game.stones())
-        assert game.board.position == sum(colour << 2 * point for point, colour in enumerate(sum(game.stones(), [])))
-    assert repeats > 0 or size > 3
 
 
 def test_area_and_territory_with_dead_stones() -> None:

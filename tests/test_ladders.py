@@ -8,7 +8,7 @@ import torch
 from diagrams import parse
 from implementations import READERS, read_ladders
 from ladder_reader import TooLong, board_of, read_all
-from positions import CLASSICAL, by_size, classical, ladder_positions, of_stones
+from positions import CLASSICAL, by_size, ladder_positions, of_stones
 
 from zerogo import board
 from zerogo.board import flood, symmetry
@@ -173,8 +173,8 @@ def test_what_is_read_does_not_depend_on_the_batch() -> None:
 @EACH_READER
 def test_a_reading_that_grows_too_large_is_given_up(reader: str) -> None:
     """It counts as no ladder, and is reported."""
-    found = read_ladders(classical(["runs into the corner"]), reader, most=3)
-    assert found.given_up.tolist() == [1, 1] and not found.caught.any() and not found.escaping.any()
+    found = read_ladders(of_stones([parse(CLASSICAL["runs into the corner"][0])]), reader, most=3)
+    assert found.given_up.tolist() == [1] and not found.caught.any() and not found.escaping.any()
     nothing = read_ladders(of_stones(list(ladder_positions(1, seed=8))), most=0)
     assert nothing.given_up.sum() > 0 and not nothing.caught.any()  # not one answer may be tried
 

@@ -8,7 +8,6 @@ from interpreting import interpreted
 
 from zerogo import kernels, tuning
 from zerogo.config import NetworkConfig
-from zerogo.config.sections import VALUE_POOLING
 from zerogo.errors import InputError
 from zerogo.network import MaskedNorm, Network, inference_copy, pool
 
@@ -58,34 +57,6 @@ def test_a_fresh_network_knows_nothing(training: bool) -> None:
     prior = outputs["policy"].softmax(-1)
     assert (prior * 82 - 1).abs().max() < 0.1
     assert outputs["value"].abs().max() < 0.05 and outputs["ownership"].abs().max() < 0.05
-
-
-@pytest.mark.parametrize("value_pooling", VALUE_POOLING)
-def test_a_smaller_board_in_a_padded_batch(value_pooling: str) -> None:
-    """A 4x4 game says the same alone and inside a batch of side 7, and the points off its board are out of the
-    question."""
-    network = make_network(dataclasses.replace(SMALL, value_pooling=value_pooling))
-    planes, numbers = make_input(3, 7)
-    small, _ = make_input(1, 4)
-    planes[1] = 0
-    planes[1, :, :4, :4] = small[0]
-    on_board = torch.ones(3, 7, 7, dtype=torch.bool)
-    on_board[1] = False
-    on_board[1, :4, :4] = True
-    with torch.no_grad():
-        padded = network(planes, numbers, on_board)
-        alone = network(small, numbers[1:2])
-        full = network(planes[[0, 2]], numbers[[0, 2]])
-    policy = padded["policy"][1]
-    points = policy[:-1].view(7, 7)
-    inside = torch.cat([points[:4, :4].flatten(), policy[-1:]])
-    assert torch.allclose(inside, alone["policy"][0], atol=1e-5)
-    assert policy.softmax(-1)[:-1].view(7, 7)[~on_board[1]].eq(0).all()
-    assert torch.allclose(padded["value"][1], alone["value"][0], atol=1e-5)
-    assert torch.allclose(padded["ownership"][1, :4, :4], alone["ownership"][0], atol=1e-5)
-    assert padded["ownership"][1][~on_board[1]].eq(0).all()
-    for name, output in full.items():
-        assert torch.allclose(padded[name][[0, 2]], output, atol=1e-5), name
 
 
 def test_masked_norm_sees_the_board_alone() -> None:

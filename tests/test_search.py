@@ -130,62 +130,40 @@ def test_a_settled_game_is_won_for_whoever_won_it(settings: SearchConfig) -> Non
 
 
 @BOTH
-def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig) -> None:
-    """One ply before the cap every child is final: the values are those of the scores, draws too, and the best move is
-    a best one."""
-    rule = Rules(size=3, komi=0.0)
+@pytest.mark.parametrize("weight", [0.0, 0.2])
+@pytest.mark.parametrize("way", ["kernels", "torch"])
+def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig, weight: float, way: str) -> None:
+    """One ply before the cap every child is final: its value is the opponent's utility of its plain score, draws too,
+    and the best move is that with the best result, with a score weight that with most points."""
+    rule, table = Rules(size=3, komi=0.0), TableEvaluator()
     state, past = random_games(rule, 20, 7, move_cap=8)
     going = (~state.finished).nonzero().squeeze(1)
     state, past = state.select(going), past[going]
-    found = Search(TableEvaluator(), dataclasses.replace(settings, max_considered=10)).run(state, 300)
-    seen = set()
-    for game in range(state.num_games):
-        plain = searches.replayed(rule, past[game].tolist(), 3)
-        sign = 1 if plain.to_play is Colour.BLACK else -1
-        results = {move.action(3): plain.play(move).score_black() for move in plain.legal_moves()}
-        results = {action: sign * ((score > 0) - (score < 0)) for action, score in results.items()}
-        tree = found.tree.tree
-        for action, child in enumerate(tree.children[game, ROOT].tolist()):
-            if child > NULL_NODE:
-                assert float(tree.value[game, child]) == -results[action]
-                seen.add(results[action])
-        assert results[int(found.action[game])] == max(results.values())
-    assert seen == {-1, 0, 1}
-
-
-@BOTH
-@pytest.mark.parametrize("kernel_path", [True, False], ids=["kernels", "torch"])
-def test_with_a_score_weight_ends_are_worth_their_points(
-    settings: SearchConfig, kernel_path: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One ply before the cap: each child's value is the opponent's utility of its plain score, and the best move is
-    that with most points."""
-    if not kernel_path:
-        monkeypatch.setattr(kernels, "module_for", lambda *_: None)
-    rule, weight = Rules(size=3, komi=0.5), 0.2
-    state, past = random_games(rule, 20, 7, move_cap=8)
-    going = (~state.finished).nonzero().squeeze(1)
-    state, past = state.select(going), past[going]
-    table = TableEvaluator()
 
     def evaluator(positions: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
         found = table(positions, legal, key)
         return SimpleNamespace(prior=found.prior, value=found.value, score=torch.zeros_like(found.value))
 
     wanted = dataclasses.replace(settings, max_considered=10, score_weight=weight)
-    found = Search(evaluator, wanted).run(state, 300)
+    with kernels.plain() if way == "torch" else nullcontext():
+        found = Search(evaluator, wanted).run(state, 300)
+    seen = set()
     for game in range(state.num_games):
         plain = searches.replayed(rule, past[game].tolist(), 3)
         sign = 1 if plain.to_play is Colour.BLACK else -1
         scores = {move.action(3): sign * plain.play(move).score_black() for move in plain.legal_moves()}
+        results = {action: (score > 0) - (score < 0) for action, score in scores.items()}
         tree = found.tree.tree
         for action, child in enumerate(tree.children[game, ROOT].tolist()):
             if child > NULL_NODE:
-                score = scores[action]
-                utility = (1 - weight) * (1 if score > 0 else -1) + weight * 2 / math.pi * math.atan(score / 6)
+                utility = (1 - weight) * results[action] + weight * 2 / math.pi * math.atan(scores[action] / 6)
                 assert float(tree.value[game, child]) == pytest.approx(-utility, abs=1e-6)
-        if settings.algorithm == "gumbel":  # with PUCT the most visited, where the prior speaks as well
+                seen.add(results[action])
+        if weight == 0:
+            assert results[int(found.action[game])] == max(results.values())
+        elif settings.algorithm == "gumbel":  # with PUCT the most visited, where the prior speaks as well
             assert scores[int(found.action[game])] == max(scores.values())
+    assert seen == {-1, 0, 1}
 
 
 def test_leaves_are_shown_as_played_games_would_be() -> None:

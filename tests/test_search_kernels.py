@@ -17,7 +17,6 @@ import toys
 from compiling import compile_call
 from searches import PUCT, RULES, SETTINGS, TableEvaluator, copied, random_games, same_searches, searched, several
 from torch import Tensor
-from torch.nn import functional as F
 
 from zerogo import board, kernels
 from zerogo.config import SearchConfig
@@ -255,31 +254,6 @@ def test_choices_among_many_moves(case: Case, num_actions: int) -> None:
             assert torch.equal(found.path[row, :levels], expected.path[row, :levels])
 
 
-@cases([("puct", 1), ("puct", 3)])
-def test_the_spread_of_values_decides(case: Case) -> None:
-    """The formula once more: an untried move is chosen from the prior on at which it is as good as the one that was
-    tried, 0.1 % above it and not 0.1 % below. The last sum of squares is less than the mean allows."""
-    facts, expected = [], []
-    for total, mean, squares in ((2, 0.3, 1.0), (5, -0.2, 0.5), (9, 0.0, 9.0), (30, 0.5, 7.6), (30, 0.5, 1.0)):
-        variance = ((mean**2 + 0.16) * 2 + max(squares, total * mean**2)) / (total + 1) - mean**2
-        weight = 1.1 * (1 + 0.85 * (variance**0.5 / 0.4 - 1)) * (total - 1 + 0.01) ** 0.5
-        for share in (0.999, 1.001):
-            facts.append((total, mean, squares, share * (0.3 / weight + 0.2 / total)))
-            expected.append(int(share > 1))
-    total, mean, squares, prior = torch.tensor(facts).unbind(1)
-    tree, tried = Tree.empty(len(facts), 6, 3, 1, CPU), ROOT + 1
-    tree.children[:, ROOT] = torch.tensor([tried, UNVISITED, ILLEGAL])
-    tree.visits[:, ROOT], tree.visits[:, tried], tree.size[:] = total.int(), total.int() - 1, 2
-    tree.value_sum[:, ROOT], tree.square_sum[:, ROOT] = total * mean, squares
-    tree.value_sum[:, tried] = (1 - total) * (mean + 0.3)
-    search_state = SearchState.of(None, tree.to(case.device), 3, 20)
-    search_state.root_prior[:] = F.pad(prior.unsqueeze(1), (1, 1), value=0.2).to(case.device)
-    search_state.depth_bound, search_state.budget[:] = 1, 1
-    settings = dataclasses.replace(PUCT, c_puct_variance=0.85, leaves=case.settings.leaves)
-    for use in (kernels.plain, case.use):
-        with use():
-            found = select(search_state, settings)
-        assert found.action[: len(facts)].tolist() == expected
 
 
 @cases([("puct", 1), ("gumbel", 1)], by_numba=(1,))

@@ -9,13 +9,12 @@ import pytest
 import torch
 import toys
 from searches import check_links, nodes_of
-from torch import Tensor
 from toys import GAMES, Toy
 
 from zerogo.config import SearchConfig
-from zerogo.search import Search, SearchState, puct
+from zerogo.search import Search, puct
 from zerogo.search.gumbel import by_simulation, considered_visits
-from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree, backup
+from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree
 
 PUCT = SearchConfig(algorithm="puct", fpu_reduction=0.2)
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
@@ -46,16 +45,6 @@ def test_converges_to_the_true_value(settings: SearchConfig, leaves: int, budget
     assert not toy.repeating[starts, found.action].any()
     assert torch.equal(-toy.exact[after], true)
     assert torch.allclose(found.policy.sum(1), torch.ones(len(starts)), atol=1e-5)
-
-
-def test_backup_is_the_only_turn_of_perspective() -> None:
-    tree = Tree.empty(2, 5, 3, 1, torch.device("cpu"), scores=True)
-    path = torch.tensor([[1, 2, 3], [6, 8, 5]])  # rows; the second path ends early, row 5 is NULL_NODE of game 1
-    backup(tree, path, torch.tensor([2, 1]), torch.tensor([0.5, -1.0]), torch.tensor([7.5, -2.0]))
-    assert tree.score_sum.tolist() == [[0, 7.5, -7.5, 7.5, 0], [0, 2.0, 0, -2.0, 0]]
-    assert tree.value_sum.tolist() == [[0, 0.5, -0.5, 0.5, 0], [0, 1.0, 0, -1.0, 0]]
-    assert tree.square_sum.tolist() == [[0, 0.25, 0.25, 0.25, 0], [0, 1.0, 0, 1.0, 0]]  # they have no sign
-    assert tree.visits.tolist() == [[0, 1, 1, 1, 0], [0, 1, 0, 1, 0]]
 
 
 # An independent plain search, one game at a time
@@ -246,16 +235,6 @@ def test_gumbels_policy_sums_to_one_and_improves() -> None:
     assert torch.allclose(expected, value.amax(1), atol=0.01)
 
 
-def test_first_play_urgency() -> None:
-    node = nodes_of(prior=[0.5, 0.3, 0.2], visits=[3, 0, 0], value=[0.4, 0.0, 0.0], total=4, mean=0.3)
-    explore = 1.1 * math.sqrt(3.01)
-    urgency = 0.3 - 0.2 * math.sqrt(0.5)
-    expected = [0.4 + explore * 0.5 / 4, urgency + explore * 0.3, urgency + explore * 0.2]
-    assert puct.scores(node, PUCT)[0].tolist() == pytest.approx(expected, abs=1e-6)
-    at_root = [expected[0], 0.3 + explore * 0.3, 0.3 + explore * 0.2]
-    assert puct.scores(node, PUCT, torch.zeros(1))[0].tolist() == pytest.approx(at_root, abs=1e-6)
-
-
 def test_exploration_grows_with_the_logarithm_where_set() -> None:
     node = nodes_of(prior=[1.0], visits=[500], value=[0.0], total=501)
     settings = dataclasses.replace(PUCT, c_puct=1.05, c_puct_log=0.28, c_puct_base=500.0)
@@ -407,31 +386,6 @@ def test_root_noise_stays_out_of_the_tree(settings: SearchConfig, keep: bool) ->
     expected = torch.where(toy.after[after] >= 0, toy.prior[after], 0.0)
     assert torch.allclose(tree.prior[:, ROOT], expected / expected.sum(1, keepdim=True), atol=1e-6)
     assert torch.equal(found.tree.root_prior, tree.prior[:, ROOT]) and (found.tree.gumbel == 0).all()
-
-
-@pytest.mark.parametrize("leaves", [1, 4])
-def test_a_game_goes_on_while_others_finish_their_moves(leaves: int) -> None:
-    """One game's next search begins in the middle of another's, and neither notices."""
-    toy = toys.tic_tac_toe()
-    made = search(toy, dataclasses.replace(PUCT, leaves=leaves), exact=False)
-
-    def two_moves(search_state: SearchState, game: int, others: list[int]) -> Tensor:
-        """Makes two searches of the last game; returns the second one's visits."""
-        while bool(search_state.unspent[game]):
-            made.simulate(search_state)
-        first, one = made.result(search_state, torch.tensor([game])), torch.tensor([game])
-        after = toy.new([*others, int(toy.after[0, first.action])])
-        made.advance(search_state, one, first.action, after)
-        made.begin(search_state, one, 20, seed=4, game_ids=torch.tensor([1]))
-        made.run_simulations(search_state)
-        return made.result(search_state, one).visits
-
-    together, alone = made.init(toy.new([0, 0]), 30), made.init(toy.new([0]), 30)
-    made.begin(together, torch.arange(2), torch.tensor([30, 10]), seed=3)
-    made.begin(alone, torch.arange(1), 10, seed=3, game_ids=torch.tensor([1]))
-    assert torch.equal(two_moves(together, 1, [0]), two_moves(alone, 0, []))
-    other = made.run(toy.new([0]), 30, seed=3)
-    assert torch.equal(made.result(together, torch.tensor([0])).visits, other.visits)
 
 
 def test_the_evaluator_is_spared_what_is_known() -> None:

@@ -130,15 +130,9 @@ def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
     assert 10 <= collected.ends.count(EndReason.ALL_PASS_ALIVE) <= 38
 
 
-def test_the_cap_scores_the_board_as_it_stands() -> None:
-    config = tiny.config(*SCRIPTED, "game.komi=0.5", "game.move_cap=5")
-    _, collected = played(config, tiny.Script([0, 8, 3, 7, 6, 5]), 1)
-    assert (collected.ends, collected.lengths) == ([EndReason.CAPPED], [5])
-    assert collected.scores_black == [0.5]  # three stones to two
-
-
 def test_games_that_are_not_ended_early_count_as_the_plain_board_stands() -> None:
-    """Every stone lives, as in the search's tree: winner, points and owners by the plain rules, move by move."""
+    """At two passes and at the cap every stone lives, as in the search's tree: winner, points and owners by the plain
+    rules, move by move."""
     _, collected = table_games("selfplay.slots=32", "selfplay.settled_end_share=0.5", num_games=90)
     samples, differ = collected.all_samples(), 0
     for game in collected.games:
@@ -153,6 +147,7 @@ def test_games_that_are_not_ended_early_count_as_the_plain_board_stands() -> Non
             less_dead = scoring.final_score_black(board.from_stones(stones, torch.ones(1), game.rules))
             differ += less_dead.item() != game.score_black
     assert differ > 0, "none of these games has dead stones on the board"
+    assert set(collected.ends) == {EndReason.PASSES, EndReason.CAPPED, EndReason.ALL_PASS_ALIVE}
 
 
 @pytest.mark.parametrize(("value_black", "loser_moves"), [(0.9, 1), (-0.9, 0)])
@@ -175,15 +170,13 @@ def test_only_full_searches_are_learned_and_their_share_is_right() -> None:
     selfplay, collected = table_games(*settings, num_games=40)
     samples = collected.all_samples()
     found = set(zip(samples.game.tolist(), samples.ply.tolist(), strict=True))
-    expected, moves = set(), 0
+    expected = set()
     for game in collected.games:
         ply = torch.arange(len(game.moves))
         drawn = rng.uniform(rng.key(3, torch.full_like(ply, game.number), ply, Purpose.BUDGET), 1).squeeze(1)
         expected |= {(game.number, k) for k in (drawn < 0.3).nonzero().squeeze(1).tolist()}
-        moves += len(game.moves)
     assert found == expected and len(found) == len(samples)
-    deviation = (0.3 * 0.7 / moves) ** 0.5
-    assert abs(len(samples) / moves - 0.3) < 5 * deviation
+
     assert 2 < collected.simulations / collected.moves < 4
     assert selfplay.search_state.overflowed == 0
 
@@ -207,31 +200,23 @@ def test_cheap_searches_teach_all_but_the_policy_where_asked(algorithm: str) -> 
         assert of_game.root_value.tolist() == pytest.approx(game.root_values[len(game.moves) - len(of_game) :])
 
 
-def slow_short_value(game: FinishedGame, ply: int, q: float) -> float:
-    """Returns the average of the root values from a ply on, ply by ply, as its side to move sees them."""
-    now, left, average_black = 1 / (1 + game.rules.size**2 * q), 1.0, 0.0
-    for later in range(ply, len(game.moves)):
-        average_black += left * now * (game.root_values[later] if later % 2 == 0 else -game.root_values[later])
-        left *= 1 - now
-    average_black += left * ((game.score_black > 0) - (game.score_black < 0))
-    return average_black if ply % 2 == 0 else -average_black
+OVERRIDES = ["game.sizes=[[3, 1, 4.5], [5, 1, 0.5], [4, 1, 2]]"], ["selfplay.opening_plies=0.1", "game.komi=0"]
 
 
-def worst_short_value(*overrides: str) -> float:
-    """Returns by how much a short-term value of some games, with cheap searches between the samples, is wrong."""
+@pytest.mark.parametrize("overrides", [*OVERRIDES, ["game.move_cap=9"]])
+def test_short_values_are_averages_of_root_values_and_the_result(overrides: list[str]) -> None:
+    """Ply by ply, with cheap searches between the samples, as the side to move sees them."""
     _, collected = table_games("selfplay.full_share=0.5", "selfplay.cheap_simulations=2", *overrides, num_games=10)
     samples, games = collected.all_samples(), {game.number: game for game in collected.games}
-    expected = [
-        [slow_short_value(games[number], ply, q) for q in (0.176, 0.056, 0.016)]
-        for number, ply in zip(samples.game.tolist(), samples.ply.tolist(), strict=True)
-    ]
-    return float((samples.short_values - torch.tensor(expected)).abs().max())
-
-
-def test_short_values_are_averages_of_root_values_and_the_result() -> None:
-    sizes = "game.sizes=[[3, 1, 4.5], [5, 1, 0.5], [4, 1, 2]]"
-    for overrides in ([sizes], ["selfplay.opening_plies=0.1", "game.komi=0"], ["game.move_cap=9"]):
-        assert worst_short_value(*overrides) < 1e-3  # as exact as float16
+    for number, ply, found in zip(samples.game.tolist(), samples.ply.tolist(), samples.short_values, strict=True):
+        game = games[number]
+        values_black = [value if k % 2 == 0 else -value for k, value in enumerate(game.root_values)]
+        for q, short_value in zip((0.176, 0.056, 0.016), found.tolist(), strict=True):
+            share, rest, average_black = 1 / (1 + game.rules.size**2 * q), 1.0, 0.0
+            for value_black in values_black[ply:]:
+                average_black, rest = average_black + rest * share * value_black, rest * (1 - share)
+            average_black += rest * ((game.score_black > 0) - (game.score_black < 0))
+            assert short_value == pytest.approx(average_black if ply % 2 == 0 else -average_black, abs=1e-3)  # float16
 
 
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
@@ -565,25 +550,3 @@ def test_a_run_without_kernels_says_so(tmp_path: Path, monkeypatch, capsys) -> N
     monkeypatch.setattr(kernels, "_in_use", True)
     train(tiny.config(f"run.directory={tmp_path}", "run.kernels=plain", "pipeline.iterations=1"))
     assert ", torch alone, " in capsys.readouterr().out.splitlines()[0] and not kernels._in_use
-
-
-@pytest.mark.parametrize("moves", [500, pytest.param(20_000, marks=pytest.mark.slow)])
-def test_trees_that_are_kept_from_move_to_move_leak_no_node(moves: int) -> None:
-    """Each node in use hangs below the root by the links of its parents, and the root has more visits than its children
-    together: its own, and those that found a repetition."""
-    settings = tiny.config("selfplay.full_simulations=8", "selfplay.slots=32", "search.max_considered=4")
-    playing, played, kept = tiny.self_play(settings, tiny.Table(), seed=3), 0, 0
-    overflowed, tree, room = 0, playing.search_state.tree, playing.search_state.tree.num_nodes
-    while played < moves:
-        found = playing.play(32)
-        played, in_use = played + found.moves, tree.in_use.clone()
-        in_use[:, :2] = False  # no node, and the root
-        game, node = in_use.nonzero().unbind(1)
-        parent, action = tree.parent[game, node].long(), tree.action[game, node].long()
-        assert torch.equal(tree.children[game, parent, action].long(), node) and bool((parent < node).all())
-        below = torch.zeros(32, dtype=torch.int64).index_add_(0, game, tree.visits[game, node].long() * (parent == 1))
-        assert bool((tree.visits[:, 1] > below)[tree.size > 0].all())
-        assert tree.num_nodes == room and int(tree.size.max()) < room
-        overflowed += found.overflowed
-        kept += int((tree.size - 1 > (playing.search_state.done)).sum())
-    assert kept > 0 and overflowed < played / 50

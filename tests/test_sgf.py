@@ -25,23 +25,6 @@ def by_sgfmill(record: GameRecord) -> Sgf_game:
     return Sgf_game.from_string(to_text(record))
 
 
-def read_moves(game: Sgf_game, size: int) -> list[tuple[str, int]]:
-    """Returns (colour, action) of the main line, through coords and not through the module's own conversion."""
-    found = []
-    for node in game.get_main_sequence()[1:]:
-        colour, _ = node.get_move()
-        found.append((colour, coords.from_sgf(node.get_raw(colour.upper()).decode(), size)))
-    return found
-
-
-@pytest.mark.parametrize("size", [1, 5, 9, 19, 20, 25])
-def test_moves_and_passes_come_back(size: int) -> None:
-    moves = [*range(0, size * size, 3), size * size, size * size - 1, size * size, size * size]
-    game = by_sgfmill(GameRecord(Rules(size), moves))
-    assert game.get_size() == size
-    assert read_moves(game, size) == [("bw"[k % 2], move) for k, move in enumerate(moves)]
-
-
 def test_root_properties() -> None:
     names = ("zero ] \\ one", "Weiß")
     match = {"event": "cup", "round": "3", "date": "2024-02-29", "comment": "hi"}
@@ -54,33 +37,6 @@ def test_root_properties() -> None:
     assert (more.get("GN"), more.get("RU")) == ("final", "AGA")
     root = by_sgfmill(GameRecord(Rules(9, komi=0.0), [])).get_root()
     assert (root.get("KM"), root.get("RE"), len(root.get("DT"))) == (0.0, "?", len("YYYY-MM-DD"))
-
-
-def test_handicap_stones_and_white_first() -> None:
-    game = by_sgfmill(GameRecord(Rules(9), [40], handicap=[24, 56], first="w"))
-    root = game.get_root()
-    assert root.get("HA") == 2 and root.get("PL") == "w"
-    assert set(root.get("AB")) == {(8 - row, column) for row, column in (coords.row_col(24, 9), coords.row_col(56, 9))}
-    assert read_moves(game, 9) == [("w", 40)]
-    single = by_sgfmill(GameRecord(Rules(9), [40], handicap=[24], first="w")).get_root()
-    assert not single.has_property("HA") and len(single.get("AB")) == 1  # FF[4] knows no HA[1]
-
-
-def test_colours_that_do_not_alternate() -> None:
-    game = by_sgfmill(GameRecord(Rules(9), [40, 41, 42], colours=["b", "b", "w"]))
-    assert read_moves(game, 9) == [("b", 40), ("b", 41), ("w", 42)]
-    assert GameRecord(Rules(9), [40, 41], colours=["b", "w"]) == GameRecord(Rules(9), [40, 41])
-    assert GameRecord(Rules(9), [40, 41], first="w").turns() == ["w", "b"]
-
-
-def test_a_setup_and_edits() -> None:
-    setup = [[1, 2, 0], [0, 0, 0], [0, 0, 2]]
-    record = GameRecord(Rules(3), [4, 6], setup=setup, first="w", edits=[Edit(1, {8: 0, 7: 1}, "b"), Edit(2, {2: 2})])
-    nodes = by_sgfmill(record).get_main_sequence()
-    assert nodes[0].get_setup_stones() == ({(2, 0)}, {(0, 2), (2, 1)}, set())
-    assert nodes[0].get("PL") == "w" and [node.get_move()[0] for node in nodes] == [None, "w", None, "b", None]
-    assert nodes[2].get_setup_stones() == ({(0, 1)}, set(), {(0, 2)}) and nodes[2].get("PL") == "b"
-    assert nodes[4].get_setup_stones() == (set(), {(2, 2)}, set())
 
 
 def test_winrates_and_scores_make_graphs() -> None:
@@ -146,25 +102,6 @@ def test_replay_says_what_is_wrong(text: str, num_states: int, problem: str | No
     states, found = replay(read_text(f"(;SZ[5]KM[0]RU[Chinese]{text})"))
     assert len(states) == num_states
     assert found is None if problem is None else found.startswith(problem)
-
-
-# Send two, return one; the earlier position had White to move.
-SEND_TWO = "b A2,w C2,b E5,w D1,b E6,w B1,b B2,w A1,b C1,w B1"
-SEND_TWO_BLACK = "b A2,w C2,b B2,w D1,b E6,w B1,b pass,w A1,b C1,w B1"  # the same, but it had Black to move
-
-
-LEGAL = {"chinese": (True, True), "tromp-taylor": (False, False), "aga": (True, False)}
-
-
-@pytest.mark.parametrize(("rules", "legal"), LEGAL.items())
-def test_superko_is_that_of_the_rules(rules: str, legal: tuple[bool, bool]) -> None:
-    """As GNU Go 3.8 says with --simple-ko, --positional-superko and --situational-superko."""
-    for sequence, is_legal in zip((SEND_TWO, SEND_TWO_BLACK), legal, strict=True):
-        moves = [word.split() for word in sequence.split(",")]
-        text = "".join(f";{colour.upper()}[{coords.to_sgf(coords.from_gtp(vertex, 9), 9)}]" for colour, vertex in moves)
-        problem = replay(read_text(f"(;SZ[9]KM[0]RU[{rules}]{text})"))[1]
-        assert (problem is None) == is_legal
-        assert is_legal or problem.startswith("move 10, white B1, is illegal: superko")
 
 
 @pytest.mark.parametrize("superko", ["simple", "positional", "situational"])
@@ -455,8 +392,21 @@ def game_records(draw: st.DrawFn) -> GameRecord:
 @settings(max_examples=150, deadline=None)
 @given(record=game_records())
 def test_what_is_written_comes_back(record: GameRecord) -> None:
-    again = read_text(to_text(record))
+    """By this reader all of it, by sgfmill's the board, its stones and the moves."""
+    again, game = read_text(to_text(record)), by_sgfmill(record)
     record.properties = {name: value for name, value in record.properties.items() if value}
     while record.comments and record.comments[-1] is None:
         record.comments.pop()
     assert again == GameRecord(**vars(record)) and again.notes == []
+    root, size = game.get_root(), record.rules.size
+    assert (game.get_size(), root.get("KM")) == (size, record.rules.komi)
+    moves = [node.get_move() for node in game.get_main_sequence() if node.get_move()[0]]
+    points = [None if point is None else (size - 1 - point[0]) * size + point[1] for _, point in moves]
+    assert [colour for colour, _ in moves] == record.turns()
+    assert points == [None if action == size * size else action for action in record.moves]
+    stones = record.start() or [[0] * size for _ in range(size)]
+    for colour, places in enumerate(root.get_setup_stones()[:2], start=1):
+        expected = {(size - 1 - r, c) for r in range(size) for c in range(size) if stones[r][c] == colour}
+        assert places == expected
+    has_handicap = len(record.handicap) > 1
+    assert (root.get("HA") if root.has_property("HA") else 0) == (len(record.handicap) if has_handicap else 0)

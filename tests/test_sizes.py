@@ -3,7 +3,6 @@ gradients of a step."""
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 import tiny
@@ -11,15 +10,13 @@ import torch
 from torch import Tensor
 
 from zerogo import board
-from zerogo.board import rng
 from zerogo.config import Config, SearchConfig
 from zerogo.errors import InputError
-from zerogo.evaluator import Evaluator
-from zerogo.features import ENCODERS, make_encoder, on_board_mask
+from zerogo.features import make_encoder
 from zerogo.network.trainer import Trainer
 from zerogo.replay import Samples, TrainingBatch
-from zerogo.rules import Rules, RulesBatch, own_actions
-from zerogo.search import Search, tempered
+from zerogo.rules import Rules, RulesBatch
+from zerogo.search import Search
 from zerogo.selfplay import EndReason, random_games
 from zerogo.selfplay.opening import drawn_rules
 
@@ -72,13 +69,6 @@ def test_a_batch_may_be_larger_than_its_boards() -> None:
             RulesBatch.of([Rules(4)], board_size=side)
 
 
-def test_own_actions() -> None:
-    numbers = own_actions(torch.tensor([2, 4, 1], dtype=torch.int32), 4)
-    for row, size in zip(numbers, (2, 4, 1), strict=True):
-        assert row[own_places(size, 4)].tolist() == list(range(size * size + 1))
-    assert numbers[1].tolist() == list(range(17))
-
-
 def test_games_end_at_caps_of_their_own() -> None:
     state = board.new_games(3, [Rules(3), Rules(5), Rules(4)], move_cap=[1, 3, 2])
     ends = []
@@ -86,35 +76,6 @@ def test_games_end_at_caps_of_their_own() -> None:
         state = board.step(state, torch.tensor([0, int(state.ply[1]), int(state.ply[2])]))
         ends.append(state.finished.tolist())
     assert ends == [[True, False, False], [True, False, True], [True, True, True]]
-
-
-@pytest.mark.parametrize("kind", [rng.uniform, rng.gumbel, rng.normal])
-def test_numbers_are_drawn_by_their_places(kind: Callable) -> None:
-    keys = rng.key(1, torch.arange(5))
-    alone, places = kind(keys, 10), own_actions(torch.full((5,), 3), SIDE)
-    assert torch.equal(kind(keys, 37, places)[:, own_places(3, SIDE)], alone)
-    assert torch.equal(kind(keys, 10, torch.arange(10).expand(5, -1)), alone)
-
-
-def test_noise_is_drawn_by_the_own_board() -> None:
-    keys, alpha = rng.key(1, torch.arange(5)), torch.rand(5, 10) + 0.05
-    alpha[:, 3] = 0
-    padded = torch.zeros(5, 37).index_copy(1, own_places(3, SIDE), alpha)
-    numbers = own_actions(torch.full((5,), 3), SIDE)
-    drawn = cropped(rng.dirichlet(keys, padded, numbers), 3, SIDE)
-    assert torch.allclose(drawn, rng.dirichlet(keys, alpha), atol=1e-6)
-    chosen, expected = tempered(padded, 0.7, keys, numbers), tempered(alpha, 0.7, keys)
-    assert torch.equal(chosen, own_places(3, SIDE)[expected])
-
-
-@pytest.mark.parametrize("preset", sorted(ENCODERS))
-@pytest.mark.parametrize("size", [2, 4])
-def test_encoders(preset: str, size: int) -> None:
-    encoder = make_encoder(preset, komi_input=True)
-    alone, padded = both(some_rules(size), 9)
-    assert torch.equal(cropped(encoder.planes(padded), size, SIDE), encoder.planes(alone))
-    assert torch.equal(encoder.globals(padded), encoder.globals(alone))
-    assert on_board_mask(alone) is None and on_board_mask(padded).sum() == 6 * size * size
 
 
 def sharp_network(config: Config) -> torch.nn.Module:
@@ -125,20 +86,6 @@ def sharp_network(config: Config) -> torch.nn.Module:
             if "readout" in name:
                 parameter.normal_(std=0.5, generator=torch.Generator().manual_seed(len(name)))
     return network
-
-
-@pytest.mark.parametrize("symmetries", ["none", "random", "all"])
-@pytest.mark.parametrize("value_pooling", ["max", "area"])
-def test_evaluations(symmetries: str, value_pooling: str) -> None:
-    config = tiny.config("network.blocks=2", f"network.value_pooling={value_pooling}")
-    evaluator = Evaluator.from_network(sharp_network(config), make_encoder("zero17", True), symmetries=symmetries)
-    alone, padded = both(some_rules(4), 9)
-    one, other = evaluator(alone), evaluator(padded)
-    assert torch.allclose(cropped(other.prior, 4, SIDE), one.prior, atol=1e-6) and one.prior.std() > 0.01
-    assert torch.allclose(other.value, one.value, atol=1e-6)
-    assert torch.allclose(cropped(other.ownership, 4, SIDE), one.ownership, atol=1e-6)
-    for turn in (3, 6):
-        assert torch.allclose(evaluator.turned(padded, turn).value, evaluator.turned(alone, turn).value, atol=1e-6)
 
 
 SEARCHES = {
