@@ -10,43 +10,19 @@ from ladder_reader import board_of
 from torch import Tensor
 
 from zerogo import board
-from zerogo.board import rng
 from zerogo.replay.samples import StoredState
 from zerogo.rules import Rules
-from zerogo.selfplay.playout import RandomPlayer
 
 
-def play_random(rules: list[Rules], plies: int, seed: int = 0) -> tuple[board.State, list[Tensor]]:
-    """Returns games after random legal moves, passes only where nothing else is legal, and the stones after each ply
-    from 0 on."""
+def play_random(rules: list[Rules], plies: int, seed: int = 0) -> board.State:
+    """Returns games after random legal moves, passes only where nothing else is legal."""
     generator = torch.Generator().manual_seed(seed)
     state = board.new_games(len(rules), rules)
-    stones = [state.stones]
     for _ in range(plies):
         weights = board.legal_actions(state).to(torch.float32)
         weights[:, -1] = 1e-6
         state = board.step(state, torch.multinomial(weights, 1, generator=generator).squeeze(1))
-        stones.append(state.stones)
-    return state, stones
-
-
-def played(sizes: tuple[int, ...], plies: int, seed: int = 1) -> board.State:
-    """Returns games after some plies; those with an even index played at random, passes now and then, the others by the
-    player that spares its eyes."""
-    state = board.new_games(len(sizes), [Rules(size, 6.5, suicide=index % 3 == 2) for index, size in enumerate(sizes)])
-    for ply in range(plies):
-        state = board.step(state, random_actions(state, ply, seed))
     return state
-
-
-def random_actions(state: board.State, ply: int, seed: int) -> Tensor:
-    """Returns a move for each game: even ones at random, passes now and then, odd ones by the player that spares its
-    eyes."""
-    game_index = torch.arange(state.num_games)
-    weights = board.legal_actions(state).to(torch.float32)
-    weights[:, -1] = 0.02 * weights.sum(1)
-    anything = rng.choose(rng.key(seed, game_index, ply), weights)
-    return torch.where(game_index % 2 == 0, anything, RandomPlayer().choose(state, game_index, seed))
 
 
 def stored(state: board.State) -> StoredState:

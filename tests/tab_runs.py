@@ -7,7 +7,6 @@ from pathlib import Path
 import tiny
 
 from zerogo import board, checkpoint, sgf
-from zerogo.checkpoint import Checkpoint
 from zerogo.rules import Rules
 from zerogo.system.tensors import state_of
 
@@ -30,11 +29,11 @@ def make_log_directory(root: Path) -> Path:
         os.utime(run / name, (1e9 + number, 1e9 + number))
     settings = tiny.config("game.size=5", "game.komi=0.5", "game.move_cap=60")
     for step in (5, 9):
-        weights = tiny.network(settings, step).state_dict()
-        checkpoint.save(checkpoint.path_of(run, step), Checkpoint(settings, step, weights, weights))
+        found = tiny.fresh_checkpoint(settings, step)
+        checkpoint.save(checkpoint.path_of(run, step), found)
     states = board.step(board.new_games(3, [RULES] * 3), board.new_games(3, RULES).to_play.long())
-    flying = Checkpoint(settings, 9, weights, weights, run={"games": {"states": state_of(states)}})
-    checkpoint.save(run / "snapshots" / "snapshot-000000009.pt", flying)
+    found.run = {"games": {"states": state_of(states)}}
+    checkpoint.save(run / "snapshots" / "snapshot-000000009.pt", found)
     (run / "config.yaml").write_text("run: {}\n")
     (run / "logs").mkdir()
     numbers = {"step": 3000, "time": 1e9, "selfplay/games_per_s": 2.5, "sanity/capped_share": 0.9}

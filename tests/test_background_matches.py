@@ -24,9 +24,7 @@ from zerogo.system.telemetry import Telemetry
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """A checkpoint of a network that has not learned."""
-    settings = tiny.config()
-    weights = tiny.network(settings).state_dict()
-    checkpoint.save(checkpoint.path_of(tmp_path, 7), checkpoint.Checkpoint(settings, 7, weights, weights))
+    checkpoint.save(checkpoint.path_of(tmp_path, 7), tiny.fresh_checkpoint(tiny.config(), step=7))
     return checkpoint.path_of(tmp_path, 7)
 
 
@@ -58,11 +56,8 @@ def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) ->
 
 def test_a_checkpoint_enters_the_pool_and_meets_the_best_and_those_that_tell_most(tmp_path: Path) -> None:
     of_the_run, met = matches("evaluation.earlier_opponents=2"), tmp_path / pool.FILE
-    weights = tiny.network(tiny.config()).state_dict()
     for step in (7, 8, 9, 10, 11):
-        checkpoint.save(
-            checkpoint.path_of(tmp_path, step), checkpoint.Checkpoint(tiny.config(), step, weights, weights)
-        )
+        checkpoint.save(checkpoint.path_of(tmp_path, step), tiny.fresh_checkpoint(tiny.config(), step))
     before = [pool.Meeting(f"tiny@{step}", "random", 3, 25 * (step - 6), 100, [0] * 5, 1) for step in (7, 8, 9)]
     met.write_text("".join(json.dumps(one._asdict()) + "\n" for one in before))
     path = checkpoint.path_of(tmp_path, 10)
@@ -111,8 +106,7 @@ class Telling(Matches):
 
 def test_their_process_is_set_up_as_the_run_is(tmp_path: Path) -> None:
     settings, lines = tiny.config("run.kernels=plain", "run.threads=2"), []
-    weights = tiny.network(settings).state_dict()
-    checkpoint.save(tmp_path / "run" / "plain.pt", checkpoint.Checkpoint(settings, 7, weights, weights))
+    checkpoint.save(tmp_path / "run" / "plain.pt", tiny.fresh_checkpoint(settings, step=7))
     one = beside(Telling(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32), tmp_path, lines)
     one.start(tmp_path / "run" / "plain.pt", 7, 1.0)
     one.poll_results(wait=True)

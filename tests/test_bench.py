@@ -121,7 +121,7 @@ def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
 def test_searches_of_all_kinds(options: str, capsys) -> None:
     (line,) = measured(f"search {TINY} {SHORT} --sims 5 {options}", capsys)
     name, value = options.removeprefix("--").split()
-    assert str(line[name]).startswith(value) and ("collision_share" in line) == (name == "leaves")
+    assert str(line[name]).startswith(value) and ({"collision_share", "gain"} <= line.keys()) == (name == "leaves")
 
 
 def test_a_profile_leaves_the_search_as_it_was(capsys) -> None:

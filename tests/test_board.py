@@ -15,7 +15,7 @@ from torch import Tensor
 from zerogo import board, kernels, scoring
 from zerogo.board import State, flood, rng
 from zerogo.board import state as states
-from zerogo.board.position import find_atari, legal_rows, point_keys
+from zerogo.board.position import legal_rows, point_keys
 from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
 from zerogo.rules import SUPERKO, Rules, coords
@@ -117,35 +117,6 @@ def test_a_spiral_over_the_whole_board_is_taken_in_one_move(size: int, way: str)
         assert after.stones[game].unique().tolist() == [0, colour]
     seed = flood.points_to_rows((both[0].flatten() == 1).nonzero()[0], size)
     assert torch.equal(done(way, flood.flood, seed, state.black[:1]), state.black[:1]), "one flood reaches its end"
-
-
-SHAPES = {  # before, the move, who plays it, after and the stones in atari then, where these are told
-    "joins a string in atari": (".XO. .O.. .... ....", 0, 1, "XXO. .O.. .... ....", "XX.. .... .... ...."),
-    "corner capture": ("O... X... .... ....", 1, 1, ".X.. X... .... ....", ".... .... .... ...."),
-    "long row": ("OOOO XXX. .... ....", 7, 1, ".... XXXX .... ....", ".... .... .... ...."),
-    "puts in atari": ("OO.. X... .... ....", 5, 1, "OO.. XX.. .... ....", "OO.. .... .... ...."),
-    "four strings are taken": (".XO.. X.XO. OXO.. .O... .....", 6, 2, "", ""),
-    "takes and relieves two": ("OOX.X XXOOX .XXXO XXO.O .....", 3, 1, "", ""),
-    "joins strings in atari": (".X.O. X.XO. OXO.. .O... .....", 6, 1, "", ""),
-    "suicide relieves what surrounds it": (
-        "X.O OO. ...", 1, 1, "..O OO. ...", "... ... ..."),
-}  # fmt: skip
-
-
-@IMPLEMENTATIONS
-@pytest.mark.parametrize("name", SHAPES)
-def test_shapes(name: str, way: str) -> None:
-    """Several strings are taken, relieved, put in atari, joined."""
-    before, action, to_play, after, atari = SHAPES[name]
-    before, after, atari = (rows.replace(" ", "\n") for rows in (before, after, atari))
-    state = start(before, to_play, superko="simple", suicide=True)
-    found = done(way, board.step, state, torch.tensor([action]))
-    assert_same(found, done("plain", board.step, state, torch.tensor([action])), but=("links",))
-    assert torch.equal(found.atari, find_atari(found.black, found.white, found.on_board)[0])
-    if after:
-        assert show(found.stones[0]) == after and torch.equal(found.atari, start(atari.replace("O", "X")).black)
-    if "suicide" in name:
-        assert found.captures.tolist() == [[0, 2]] and found.ko.tolist() == [-1]
 
 
 @pytest.mark.parametrize("superko", SUPERKO)

@@ -43,10 +43,9 @@ def parsed(words: str) -> argparse.Namespace:
 @pytest.fixture
 def network(tmp_path: Path) -> Path:
     """A run's folder with two checkpoints of an untrained network, the newer of step 2."""
-    settings = tiny.config("game.size=3", "run.seed=9")
-    weights = tiny.network(settings).state_dict()
     for step in (1, 2):
-        checkpoint.save(checkpoint.path_of(tmp_path, step), checkpoint.Checkpoint(settings, step, weights, weights))
+        found = tiny.fresh_checkpoint(tiny.config("game.size=3", "run.seed=9"), step)
+        checkpoint.save(checkpoint.path_of(tmp_path, step), found)
     return tmp_path
 
 

@@ -40,21 +40,6 @@ STILTED = re.compile(
     r"(?<!git )\bcommit(?:s|ted)?\b"
 )
 
-# A piece of each sentence that had to be read twice; none of them comes back.
-READ_TWICE = """
-    how near it came | What such a run ended with | bounds what is asked | may look and let it think | says what it
-    found and keeps | all that the run is, games in flight | What would end others it says | has weights that are no
-    numbers | no two runs spend alike | lies over the settings of | one whose games tell most | also meets the one
-    that plays | waits for the host nowhere | begins by handing over to its kernel | who plays for it, what it plans
-    | takes for knowledge | What is not said here is | have 160 different positions | what a broken exact | what new
-    children lack | without --config as it was set | as many as are a gain | Lets players meet | what it does first
-    takes | draws the same again | gave no sign for | what that writes is not seen | alone is told does the same |
-    is guessed at 5 to | not told from nothing | Only what moved or changed its name | asked of time or chance | All
-    ranks come here together | take part without an effect | which are no fair sample | that hold for all later
-    states | leaves a word of its own | its gradient for own ones | already ends what is done | Leaves virtual
-    visits behind
-"""
-
 
 @pytest.fixture(autouse=True)
 def in_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,13 +232,3 @@ def test_lengths_and_words(page: Path) -> None:
     assert name_of(page) != "README.md" or len(text.split()) <= MOST_WORDS
     assert not STILTED.findall(re.sub(r"\]\(\S+\)", "]", text))
     assert not name_of(page).startswith("docs/") or "For whoever" in text[:300], "it opens with whom it is for"
-
-
-def test_help_is_plain() -> None:
-    assert not STILTED.findall(help_texts())
-
-
-def test_sentences_that_had_to_be_read_twice_are_gone() -> None:
-    sources = [*ROOT.glob("zerogo/**/*.py"), *PAGES, *LOGS, *CONFIGS]
-    text = re.sub(r"\s+(# )?", " ", "\n".join(path.read_text() for path in sources))
-    assert not [piece for piece in re.sub(r"\s+", " ", READ_TWICE.strip()).split(" | ") if piece in text]

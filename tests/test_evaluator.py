@@ -60,7 +60,7 @@ def check(evaluation: Evaluation, legal: torch.Tensor) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("symmetries", ["none", "random", "all"])
 def test_only_legal_moves_have_prior(symmetries: str, dtype: torch.dtype) -> None:
-    state, _ = play_random([Rules(5)] * 6, 14)
+    state = play_random([Rules(5)] * 6, 14)
     evaluator = make_evaluator(symmetries, dtype)
     legal = board.legal_actions(state)
     evaluation = evaluator(state)
@@ -76,7 +76,7 @@ def test_only_legal_moves_have_prior(symmetries: str, dtype: torch.dtype) -> Non
 @pytest.mark.parametrize("s", range(8))
 def test_the_average_of_all_is_equivariant(s: int) -> None:
     """Turning the board turns prior and ownership and leaves the value: float32, to 1e-5."""
-    state, _ = play_random([Rules(5)] * 5, 9)
+    state = play_random([Rules(5)] * 5, 9)
     evaluator = make_evaluator("all")
     legal = board.legal_actions(state)
     straight = evaluator(state, legal)
@@ -88,7 +88,7 @@ def test_the_average_of_all_is_equivariant(s: int) -> None:
 
 
 def test_random_symmetries_depend_on_the_key_alone() -> None:
-    state, _ = play_random([Rules(5)] * 16, 7)
+    state = play_random([Rules(5)] * 16, 7)
     evaluator = make_evaluator("random")
     keys = torch.arange(16) * 10**12
     whole = evaluator(state, key=keys).prior
@@ -104,7 +104,7 @@ def test_mixed_sizes(symmetries: str, value_pooling: str) -> None:
     """Each game of a padded batch is evaluated as it is alone, whichever way its board is turned."""
     evaluator = Evaluator.from_network(make_network(value_pooling), ENCODER, symmetries=symmetries)
     rules = [Rules(6), Rules(4), Rules(3)]
-    state, _ = play_random(rules, 3)
+    state = play_random(rules, 3)
     keys = torch.tensor([3, 4, 5])
     for turn in range(4):
         mixed = evaluator(state, key=keys + turn)
@@ -134,7 +134,7 @@ def test_unknown_symmetries() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("symmetries", ["none", "random", "all"])
 def test_cuda_agrees_and_never_waits(symmetries: str) -> None:
-    state, _ = play_random([Rules(5), Rules(4)] * 4, 7)
+    state = play_random([Rules(5), Rules(4)] * 4, 7)
     host = make_evaluator(symmetries)
     keys, legal = torch.arange(8), board.legal_actions(state)
     expected = host(state, legal, keys)

@@ -12,13 +12,16 @@ from features_slow import INPUTS, LADDERS, PLANES, Seen, slow_globals
 from implementations import READERS, encode, read_ladders
 from interpreting import interpreted
 from ladder_reader import TooLong, board_of
-from positions import of_stones, random_actions
+from positions import of_stones
+from torch import Tensor
 
 from zerogo import board
+from zerogo.board import rng
 from zerogo.features import ENCODERS, make_encoder
 from zerogo.features.groups import make_group
 from zerogo.game import GameState, Move
 from zerogo.rules import Rules
+from zerogo.selfplay.playout import RandomPlayer
 
 RULES = [
     Rules(size, komi, superko, suicide, scoring)
@@ -29,6 +32,16 @@ RULES = [
         itertools.cycle(["area", "area", "territory"]),
     )
 ]
+
+
+def random_actions(state: board.State, ply: int, seed: int) -> Tensor:
+    """Returns a move for each game: even ones at random, passes now and then, odd ones by the player that spares its
+    eyes."""
+    game_index = torch.arange(state.num_games)
+    weights = board.legal_actions(state).to(torch.float32)
+    weights[:, -1] = 0.02 * weights.sum(1)
+    anything = rng.choose(rng.key(seed, game_index, ply), weights)
+    return torch.where(game_index % 2 == 0, anything, RandomPlayer().choose(state, game_index, seed))
 
 
 def positions(rules: list[Rules], plies: int, seed: int) -> Iterator[tuple[board.State, dict[int, Seen]]]:

@@ -18,7 +18,7 @@ from tables import tables
 from zerogo import checkpoint, sgf, tuning
 from zerogo.errors import InputError
 from zerogo.gtp import __main__ as program
-from zerogo.gtp.engine import COMMANDS, Engine
+from zerogo.gtp.engine import COMMANDS
 from zerogo.gtp.protocol import Input, Reply, Request, parse
 from zerogo.system.runtime import TOO_LONG
 
@@ -170,35 +170,15 @@ def test_it_plays_a_game_to_its_end(player: str) -> None:
     assert len(record.moves) == len(moves) + 2 and record.result == talk.value("final_score")
 
 
-def twogtp(engines: list[Engine], number: int, size: int) -> set[tuple[str, ...]]:
-    """Returns the different openings of a match as gogui-twogtp plays it: colours change, and each is told all."""
-    games = set()
-    for game in range(number):
-        talks, moves = [Talk(engine) for engine in (engines if game % 2 == 0 else engines[::-1])], []
-        for talk in talks:
-            for line in (f"boardsize {size}", "komi 7", "clear_board"):
-                talk.value(line)
-        while len(moves) < 16 and [move.lower() for move in moves[-2:]] != ["pass", "pass"]:
-            colour, mover = "bw"[len(moves) % 2], len(moves) % 2
-            moves.append(talks[mover].value(f"genmove {colour}"))
-            if moves[-1] == "resign":
-                break
-            talks[1 - mover].value(f"play {colour} {moves[-1]}")
-        games.add(tuple(moves))
-    return games
-
-
 def test_games_of_a_match_differ() -> None:
     """Games of one network against itself used to be one game, as every process had the same seed."""
-    words = ["--checkpoint", str(ROOT / gtp_talk.QUICKSTART), "--device", "cpu", "--simulations", "8"]
-    said: list[list[str]] = [[], []]
-    engines = [gtp_talk.make_engine(gtp_talk.parse(words), lines.append) for lines in said]
-    assert len(twogtp(engines, 6, 5)) >= 5
-    seeds = {int(re.match(r"random seed (\d+) ", lines[0])[1]) for lines in said}
-    assert len(seeds) == 2
-    lines = ["genmove b", "genmove w", "genmove b", "clear_board", "genmove b", "genmove w", "genmove b"]
-    first, again = (raw(gtp_talk.engine(words[1], "--simulations", "8", "--seed", "5"), lines) for _ in range(2))
-    assert first == again
+    words, said = ["--checkpoint", str(ROOT / gtp_talk.QUICKSTART), "--device", "cpu", "--simulations", "8"], []
+    lines = ["clear_board", *["genmove b", "genmove w"] * 3] * 3
+    games = [raw(gtp_talk.make_engine(gtp_talk.parse(words), said.append), lines) for _ in range(2)]
+    seeds = [int(seed) for seed in re.findall(r"random seed (\d+) ", "\n".join(said))]
+    assert len(set(seeds)) == len(seeds) == 2 and len({game for text in games for game in text.split("=\n\n")[1:]}) > 3
+    again = [raw(gtp_talk.engine(words[1], "--simulations", "8", "--seed", str(seeds[0])), lines) for _ in range(2)]
+    assert again[0] == again[1]
 
 
 def lost_for_white(talk: Talk) -> None:
@@ -356,10 +336,8 @@ def test_files_that_cannot_be_loaded(case: str, talk: Talk, tmp_path: Path) -> N
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a network that has learned nothing, for 3x3."""
-    settings = tiny.config("evaluation.simulations=16")
-    weights = tiny.network(settings).state_dict()
     path = tmp_path_factory.mktemp("run") / "checkpoints" / "step-00000001.pt"
-    checkpoint.save(path, checkpoint.Checkpoint(settings, 1, weights, weights))
+    checkpoint.save(path, tiny.fresh_checkpoint(tiny.config("evaluation.simulations=16")))
     return path
 
 

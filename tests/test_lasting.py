@@ -442,9 +442,7 @@ def test_a_lock_that_was_removed_by_hand_still_holds(tmp_path: Path) -> None:
 
 def test_an_opponent_that_is_gone_is_left_out(tmp_path: Path, capsys) -> None:
     """Before the run it is refused; on the way, and when the run goes on, its matches are left out."""
-    settings = tiny.config()
-    weights = tiny.network(settings).state_dict()
-    checkpoint.save(tmp_path / "other.pt", checkpoint.Checkpoint(settings, 7, weights, weights))
+    checkpoint.save(tmp_path / "other.pt", tiny.fresh_checkpoint(tiny.config()))
     words = (f"evaluation.opponents=['{tmp_path}/other.pt', random]", "pipeline.final_matches=true")
     tiny.run(tmp_path, *words, "pipeline.iterations=1")
     (tmp_path / "other.pt").unlink()

@@ -125,9 +125,7 @@ def test_self_play_on_one_of_the_boards(finished: Path, tmp_path: Path) -> None:
 
 
 def test_an_opponent_for_one_board_is_met_there(finished: Path, tmp_path: Path) -> None:
-    single = tiny.config("game.size=4")
-    weights = tiny.network(single).state_dict()
-    checkpoint.save(tmp_path / "four.pt", checkpoint.Checkpoint(single, 1, weights, weights))
+    checkpoint.save(tmp_path / "four.pt", tiny.fresh_checkpoint(tiny.config("game.size=4")))
     assert make_player(str(tmp_path / "four.pt"), EvaluationConfig(), tiny.CPU, torch.float32).sizes == {4}
     opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=1")
     folder = run(tmp_path / "runs", *opponents)

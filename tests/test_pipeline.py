@@ -1,6 +1,5 @@
 """The whole loop on the smallest run: what it leaves behind, how it goes on, what it refuses."""
 
-import logging
 import shutil
 from pathlib import Path
 
@@ -188,18 +187,6 @@ def test_a_checkpoint_that_no_run_can_go_on_from_is_skipped_with_a_warning(reaso
     after = checkpoint.newest(folder)
     assert after.counters["iterations"] == 2 and after.step > first.step
     assert charted_iterations(folder) == [1, 2]
-
-
-def test_a_shard_cut_short_is_left_out_with_a_warning(copied: Path, caplog) -> None:
-    before = checkpoint.newest(copied / "tiny")
-    shards = find_shards(copied / "tiny" / "replay")
-    shards[1].path.write_bytes(shards[1].path.read_bytes()[:200])
-    with caplog.at_level(logging.WARNING):
-        folder = tiny.run(copied, "pipeline.iterations=3", resume=True)
-    assert any(shards[1].path.name in message and "the rest is kept" in message for message in caplog.messages)
-    after = checkpoint.newest(folder)
-    assert after.counters["iterations"] == 3 and after.counters["replay"]["total"] > before.counters["replay"]["total"]
-    assert all(shard.path.exists() for shard in shards if not shard.is_open)
 
 
 def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:

@@ -13,7 +13,6 @@ from positions import play_random
 from zerogo import board, kernels
 from zerogo.board import flood, rng
 from zerogo.board.eyes import eyes
-from zerogo.checkpoint import Checkpoint
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move, Point
@@ -115,7 +114,7 @@ def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> Non
 @pytest.mark.parametrize("plies", [0, 12, 60])
 def test_playouts_by_kernels_are_those_by_numpy(plies: int) -> None:
     """The same points by the same draws, on boards of several sizes together, from the first ply on and from late."""
-    state, _ = play_random([Rules(5), Rules(7), Rules(9), Rules(9, suicide=True)] * 8, plies, seed=5)
+    state = play_random([Rules(5), Rules(7), Rules(9), Rules(9, suicide=True)] * 8, plies, seed=5)
     for playouts in (1, 6):
         with kernels.plain():
             expected = PlayoutEvaluator(playouts)(state).tensors()
@@ -128,7 +127,7 @@ def test_playouts_by_triton_are_those_by_numpy() -> None:
     """Some plies of games on boards of several sizes from late on, with strings in atari, kos and suicides that are
     struck out, one game that is over."""
     pytest.importorskip("triton")
-    state, _ = play_random([Rules(3), Rules(5, suicide=True), Rules(4), Rules(1)], 22, seed=3)
+    state = play_random([Rules(3), Rules(5, suicide=True), Rules(4), Rules(1)], 22, seed=3)
     keys, longest = rng.key(3, torch.arange(4)), torch.tensor([8, 6, 5, 9], dtype=torch.int32)
     expected = playout._Playouts.play_out(state, keys, longest)
     found = kernels._module("playouts", "cuda").play_out(state, keys, longest)
@@ -137,7 +136,7 @@ def test_playouts_by_triton_are_those_by_numpy() -> None:
 
 @pytest.mark.gpu
 def test_playouts_on_cuda_are_those_of_the_cpu() -> None:
-    state, _ = play_random([Rules(5), Rules(9), Rules(19), Rules(9, suicide=True)] * 50, 40, seed=5)
+    state = play_random([Rules(5), Rules(9), Rules(19), Rules(9, suicide=True)] * 50, 40, seed=5)
     found = PlayoutEvaluator(4)(state.to("cuda")).tensors()
     for one, other in zip(found, PlayoutEvaluator(4)(state).tensors(), strict=True):
         assert torch.allclose(one.cpu(), other, atol=1e-5)  # exponentials may differ in the last bits
@@ -220,12 +219,6 @@ def test_a_network_of_another_board_size_is_refused() -> None:
         player.choose(board.new_games(1, Rules(5)), torch.arange(1), seed=1)
 
 
-def tiny_checkpoint(*overrides: str) -> Checkpoint:
-    config = tiny.config(*overrides)
-    weights = tiny.network(config).state_dict()
-    return Checkpoint(config, 1, weights, weights)
-
-
 @pytest.mark.parametrize(
     ("simulations", "chosen", "algorithm", "considered"),
     [
@@ -237,9 +230,9 @@ def tiny_checkpoint(*overrides: str) -> Checkpoint:
 )
 def test_a_network_searches_to_play_well(simulations: int, chosen: str, algorithm: str, considered: int) -> None:
     """Not by the numbers of self-play: Gumbel begins with no more moves than the simulations can tell apart."""
-    checkpoint = tiny_checkpoint("search.max_considered=2", "search.c_puct=3", "search.algorithm=puct")
+    config = tiny.config("search.max_considered=2", "search.c_puct=3", "search.algorithm=puct")
     settings = EvaluationConfig(simulations=simulations, algorithm=chosen, score_weight=0.1)
-    search = make_player(checkpoint, settings, torch.device("cpu"), torch.float32).search
+    search = make_player(tiny.fresh_checkpoint(config), settings, torch.device("cpu"), torch.float32).search
     assert search.settings.algorithm == algorithm and search.settings.max_considered == considered
     assert search.settings.c_puct == 1.0 and search.settings.score_weight == 0.1
     assert search.root_evaluator.symmetries == ("all" if simulations >= 64 else "random")
@@ -247,7 +240,7 @@ def test_a_network_searches_to_play_well(simulations: int, chosen: str, algorith
 
 def test_an_analysis_tells_the_chance_to_win_whatever_points_weigh() -> None:
     """A root that counts points, and nothing else in its tree, is analysed as the value that the network said."""
-    checkpoint, state = tiny_checkpoint("game.size=5"), many(BLACK_OWNS_ALL, 1, 1, komi=60.0)
+    checkpoint, state = tiny.fresh_checkpoint(tiny.config("game.size=5")), many(BLACK_OWNS_ALL, 1, 1, komi=60.0)
     settings = EvaluationConfig(simulations=64, score_weight=0.1)
     analyst = make_analyst(checkpoint, settings, torch.device("cpu"), torch.float32)
     tree, evaluation = analyst.search.run(state, 1, seed=3).tree.tree, analyst.evaluate(state)

@@ -2,7 +2,6 @@
 its ends, without a look by the host. Kernels are held against torch in `test_search_kernels`."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -16,15 +15,13 @@ from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums, random_
 from torch import Tensor
 
 from zerogo import board, kernels
-from zerogo.bench import __main__ as bench
 from zerogo.board import flood, rng
 from zerogo.config import SearchConfig
-from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.rules import Rules
 from zerogo.search import Search, SearchState, tempered
 from zerogo.search.gumbel import considered_visits, phase_ends
-from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT
+from zerogo.search.tree import NULL_NODE, ROOT
 from zerogo.system.runtime import HostReads
 
 
@@ -80,53 +77,6 @@ def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, pass
                 met = searches.check_nodes(result.tree, game, played, rule.size, cap)
                 total = {name: total[name] + number for name, number in met.items()}
     assert total["nodes"] > 600 and total["closed"] > 8 and total["finished"] > 30 and total["draws"] > 3, total
-
-
-@BOTH
-def test_a_repeating_move_is_closed_when_it_is_reached(settings: SearchConfig) -> None:
-    """The evaluator wants nothing but repetitions: each is tried at most once, has no node, and no share of the
-    policy."""
-    rule = Rules(size=2, komi=0.0, superko="positional")
-
-    class Repeater(TableEvaluator):
-        def __call__(self, state: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
-            found = super().__call__(state, legal, key)
-            found.value = torch.full_like(found.value, -0.9)
-            return found
-
-    state, past = random_games(rule, 30, 7)
-    going = (~state.finished).nonzero().squeeze(1)
-    state, past = state.select(going), past[going]
-    made = Search(Repeater(), settings)
-    found = made.run(state, 150)
-    legal = board.legal_actions(state)
-    assert (found.visits[~legal] == 0).all() and (found.policy[~legal] == 0).all() and (found.prior[~legal] == 0).all()
-    assert int(found.tree.exact_leaves[1]) > 0
-    tree = found.tree.tree
-    inside = torch.arange(tree.num_nodes)
-    inside = (inside > ROOT) & (inside < ROOT + tree.size.unsqueeze(1))
-    assert (tree.prior[inside.unsqueeze(2) & (tree.children == ILLEGAL)] == 0).all()
-    # Visits of a node are its own and those of its children, and one for each simulation that closed a move.
-    closings = 0
-    for game in range(state.num_games):
-        for node in range(ROOT, ROOT + int(tree.size[game])):
-            children = [c for c in tree.children[game, node].tolist() if c > NULL_NODE]
-            if not bool(tree.terminal[game, node]):
-                closings += int(tree.visits[game, node]) - 1 - int(tree.visits[game, children].sum())
-    assert closings == int(found.tree.exact_leaves[1])
-
-
-@BOTH
-def test_a_settled_game_is_won_for_whoever_won_it(settings: SearchConfig) -> None:
-    """Black owns a board that nobody can change much: won for Black to move, lost for White, and so after a pass."""
-    black = torch.tensor([[1, 1, 1], [1, 0, 1], [0, 1, 0]], dtype=torch.int8)
-    to_play = torch.tensor([1, 2, 1, 2], dtype=torch.int8)
-    state = board.from_stones(torch.stack([black, black, 2 * black, 2 * black]), to_play, Rules(size=3, komi=0.5))
-    made = Search(TableEvaluator(passing=100), settings)
-    expected = torch.tensor([1.0, -1.0, -1.0, 1.0])
-    assert torch.allclose(made.run(state, 200).value, expected, atol=0.2)
-    passed = board.step(state, torch.full((4,), 9))
-    assert torch.allclose(made.run(passed, 200).value, -expected, atol=0.2)
 
 
 @BOTH
@@ -299,13 +249,3 @@ def test_a_phase_ends_where_fewer_moves_go_on(number: int, budget: int) -> None:
         assert index < ends[index] <= budget
         assert len(set(moves[index : ends[index]])) == 1
         assert ends[index] == budget or moves[ends[index]] < moves[index]
-
-
-def test_bench_compares_with_one_leaf_a_step(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "search --size 3 --batch 2 --blocks 1 --channels 8 --device cpu --threads 1".split()
-    bench.main(bench.parse([*words, "--seconds", "0.02", "--rounds", "1", "--sims", "8", "--leaves", "4"]))
-    line = json.loads(capsys.readouterr().out)
-    assert (line["batch"], line["leaves"]) == (2, 4)
-    assert line["gain"] > 0 and 0 <= line["collision_share"] < 1
-    with pytest.raises(InputError, match="--leaves is 0"):
-        bench.main(bench.parse([*words, "--leaves", "0"]))

@@ -217,11 +217,3 @@ def test_a_search_state_is_freed_with_its_graph(captured: list) -> None:
         assert gone() is None
     finally:
         gc.enable()
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@EACH
-def test_cuda_replays_what_it_would_do(settings: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph, "PAYS", 1)
-    same(game_of(settings, 6, 12, "cuda", cuda_graph=False), game_of(settings, 6, 12, "cuda"))

@@ -254,8 +254,6 @@ def test_choices_among_many_moves(case: Case, num_actions: int) -> None:
             assert torch.equal(found.path[row, :levels], expected.path[row, :levels])
 
 
-
-
 @cases([("puct", 1), ("gumbel", 1)], by_numba=(1,))
 def test_of_equal_moves_the_lowest_is_taken(case: Case) -> None:
     search_state = strange_trees(362, 0, case.device)

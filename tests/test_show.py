@@ -11,7 +11,6 @@ from PIL import Image
 from tables import tables
 
 from zerogo import checkpoint, sgf
-from zerogo.checkpoint import Checkpoint
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.rules import Rules, coords
@@ -31,9 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "illegal.sgf").write_text("(;SZ[3]KM[1]RU[Chinese];B[aa];W[bb];B[bb])")
     (folder / "large.sgf").write_text("(;SZ[5]KM[1]RU[Chinese];B[aa])")
     (folder / "twice.sgf").write_text("(;SZ[3]KM[1]RU[Chinese]AB[aa]PL[B];B[bb];B[ab];AW[cc];W[ca])")
-    settings = tiny.config("evaluation.simulations=8")
-    weights = tiny.network(settings).state_dict()
-    checkpoint.save(folder / "tiny.pt", Checkpoint(settings, 5, weights, weights))
+    checkpoint.save(folder / "tiny.pt", tiny.fresh_checkpoint(tiny.config("evaluation.simulations=8"), step=5))
     return folder
 
 

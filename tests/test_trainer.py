@@ -29,7 +29,7 @@ SETTINGS = TrainingConfig(batch=8, learning_rate=3e-3, warmup_samples=0, ema_sam
 
 def make_batch(seed: int = 0, rules: list[Rules] | None = None, **changes: torch.Tensor) -> TrainingBatch:
     """Returns 8 positions with made-up targets."""
-    state, _ = play_random(rules or [Rules(5)] * 8, 6, seed)
+    state = play_random(rules or [Rules(5)] * 8, 6, seed)
     games, side = state.num_games, state.board_size
     generator = torch.Generator().manual_seed(seed)
     rand = lambda *shape: torch.rand(*shape, generator=generator)  # noqa: E731

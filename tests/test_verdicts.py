@@ -43,6 +43,12 @@ class Known:
         return len(self.rows)
 
     @property
+    def stones(self) -> list[tuple[str, str]]:
+        """Colours and vertices."""
+        flat = enumerate(sum(self.rows, []))
+        return [("BW"[colour - 1], coords.to_gtp(point, self.size)) for point, colour in flat if colour]
+
+    @property
     def rules(self) -> Rules:
         return Rules(self.size, self.komi, "simple", False, "area")
 
@@ -76,13 +82,8 @@ def engine_of(player: str, size: int) -> Engine:
 def set_up(player: str, known: Known) -> Talk:
     """Returns a conversation with a player at a position, after both have passed where the game is over."""
     talk = Talk(engine_of(player, known.size))
-    stones = [
-        f"{' bw'[colour]} {coords.to_gtp(row * known.size + column, known.size)}"
-        for row, line in enumerate(known.rows)
-        for column, colour in enumerate(line)
-        if colour
-    ]
-    for line in ("clear_board", f"komi {known.komi}", f"set_position {' '.join(stones)}", "clear_cache"):
+    stones = " ".join(f"{colour} {vertex}" for colour, vertex in known.stones)
+    for line in ("clear_board", f"komi {known.komi}", f"set_position {stones}", "clear_cache"):
         talk.value(line)
     for colour in "bw" if known.score else "":
         talk.value(f"play {colour} pass")
@@ -119,14 +120,8 @@ def test_json(name: str, player: str) -> None:
     """The winner, by the search, but of the empty board, where the game goes on as in every analysis; and whose the
     dead stones' points are."""
     known, found = POSITIONS[name], []
-    stones = [
-        ["BW"[colour - 1], coords.to_gtp(row * known.size + column, known.size)]
-        for row, line in enumerate(known.rows)
-        for column, colour in enumerate(line)
-        if colour
-    ]
     fields = {"id": name, "rules": "chinese", "komi": known.komi, "boardXSize": known.size, "boardYSize": known.size}
-    fields |= {"initialStones": stones, "moves": [["B", "pass"], ["W", "pass"]], "initialPlayer": "B"}
+    fields |= {"initialStones": known.stones, "moves": [["B", "pass"], ["W", "pass"]], "initialPlayer": "B"}
     engine = AnalysisEngine(engine_of(player, known.size).analyst, found.append, warn=print)
     engine.take(json.dumps(fields | {"maxVisits": 200, "includeOwnership": True}))
     while engine.step():

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from zerogo import board, checkpoint
-from zerogo.checkpoint import fresh_network
+from zerogo.checkpoint import Checkpoint, fresh_network
 from zerogo.config import Config, with_overrides
 from zerogo.evaluator import Evaluation
 from zerogo.network import Network
@@ -50,6 +50,12 @@ def network(settings: Config, seed: int = 1) -> Network:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return fresh_network(settings)
+
+
+def fresh_checkpoint(settings: Config, step: int = 1) -> Checkpoint:
+    """Returns a checkpoint of a fresh network."""
+    weights = network(settings, step).state_dict()
+    return Checkpoint(settings, step, weights, weights)
 
 
 def self_play(settings: Config, evaluator: object, seed: int, first_game: int = 0) -> SelfPlay:

@@ -21,9 +21,7 @@ HERE = Path(__file__).parent
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """A checkpoint of a network that has not learned."""
-    settings = tiny.config()
-    weights = tiny.network(settings).state_dict()
-    checkpoint.save(checkpoint.path_of(tmp_path, 7), checkpoint.Checkpoint(settings, 7, weights, weights))
+    checkpoint.save(checkpoint.path_of(tmp_path, 7), tiny.fresh_checkpoint(tiny.config(), step=7))
     return checkpoint.path_of(tmp_path, 7)
 
 

@@ -10,7 +10,7 @@ import pytest
 import tiny
 
 from zerogo import checkpoint
-from zerogo.checkpoint import Checkpoint, load, save
+from zerogo.checkpoint import load, save
 from zerogo.errors import InputError
 from zerogo.system import runtime
 from zerogo.system.runtime import RunLock
@@ -23,8 +23,7 @@ ROOT = Path(__file__).parents[2]
 def file(tmp_path: Path) -> Path:
     """A good checkpoint file."""
     settings = tiny.config()
-    weights = tiny.network(settings).state_dict()
-    save(tmp_path / "good.pt", Checkpoint(settings, 7, weights, weights))
+    save(tmp_path / "good.pt", tiny.fresh_checkpoint(settings, step=7))
     return tmp_path / "good.pt"
 
 
