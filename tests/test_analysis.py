@@ -23,7 +23,6 @@ from zerogo.analysis.query import AnalysisSettings, Query, parse, read_config
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players.analyst import Analyst, analyst_of_playouts
-from zerogo.players.live import LiveGame
 from zerogo.players.session import RestrictedGo
 from zerogo.rules import Rules, coords
 from zerogo.system.runtime import TOO_LONG
@@ -275,29 +274,6 @@ def test_restrictions_end_at_their_depth() -> None:
         may.append(game.legal(states, both, now)[:, 20].tolist())
     # Black moves first in the first game, White in the second.
     assert may == [[False, False], [True, False], [False, True], [True, True]]
-
-
-def test_roots_are_the_games_of_the_queries() -> None:
-    """Stones, ko, history and side to move, for games of different lengths, with two moves of one colour in a row."""
-    start = [["B", "B4"], ["B", "A3"], ["W", "B3"], ["W", "C4"], ["W", "B2"], ["W", "A5"]]
-    games = [
-        query(initialStones=start, moves=[["B", "C3"], ["W", "D1"], ["W", "E1"], ["B", "pass"]]),
-        query(initialStones=start, initialPlayer="W", moves=[["W", "B5"], ["B", "C5"]]),
-        query(moves=[["B", "B1"]]),
-        query(),
-    ]
-    queries = [parse(fields, AnalysisSettings()) for fields in games]
-    states = roots([SearchTask(one, len(one.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
-    for k, one in enumerate(queries):
-        game = LiveGame(one.rules)
-        game.set_up([list(row) for row in one.start], one.first)
-        for player, action in one.moves:
-            game.play(player, action)
-        alone, batched = game.tensor(), states.select(torch.tensor([k]))
-        for name in ("stones", "to_play", "ply", "passes", "ko", "hash", "recent", "moves"):
-            assert torch.equal(getattr(alone, name), getattr(batched, name)), (k, name)
-        assert batched.stones[0].tolist() == game.state.stones()
-        assert torch.equal(board.legal_actions(alone), board.legal_actions(batched))
 
 
 @pytest.mark.parametrize(("fields", "number", "vertex", "reason"), TABLES["illegal moves"])

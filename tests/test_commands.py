@@ -3,7 +3,6 @@ of each on the smallest config."""
 
 import contextlib
 import io
-import json
 import runpy
 import sys
 import types
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import tiny
-from sgfmill.sgf import Sgf_game
 
 from zerogo import checkpoint, cli, commands
 from zerogo.__main__ import main
@@ -152,18 +150,6 @@ def test_selfplay(trained: Path, monkeypatch, capsys) -> None:
     assert status("selfplay --checkpoint checkpoints/mine --games 5 --out out".split()) == 0
     assert "wrote 5 games" in capsys.readouterr().out
     assert len(list((trained / "out" / "games").glob("*.sgf"))) == 5
-
-
-def test_evaluate(trained: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(trained)
-    assert status("evaluate checkpoints/mine random mcts:2 --games 4 --simulations 2 --out match".split()) == 0
-    out = capsys.readouterr().out
-    result = json.loads((trained / "match" / "result.json").read_text())
-    assert [match["games"] for match in result["matches"]] == [4, 4, 4] and len(result["ratings"]) == 3
-    files = list((trained / "match" / "games").glob("*.sgf"))
-    assert len(files) == 12 and Sgf_game.from_bytes(files[0].read_bytes()).get_size() == 3
-    for words in ("95 % interval", "as Black", "as White", "Elo", "mine@", "mcts:2"):
-        assert words in out, out
 
 
 # What is wrong, the command line, and a part of the sentence that it earns.

@@ -1,7 +1,5 @@
 """The network: a fresh one knows nothing, boards of different sizes keep apart, the copy for playing agrees."""
 
-import dataclasses
-
 import pytest
 import torch
 from interpreting import interpreted
@@ -9,7 +7,7 @@ from interpreting import interpreted
 from zerogo import kernels, tuning
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
-from zerogo.network import MaskedNorm, Network, inference_copy, pool
+from zerogo.network import Network, inference_copy, pool
 
 SMALL = NetworkConfig(blocks=3, channels=12, pooling_every=2, pooling_channels=8, head_channels=8, value_hidden=16)
 PLANES = 5
@@ -38,17 +36,6 @@ def make_input(batch: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     return planes, torch.randn(batch, 2, generator=generator)
 
 
-@pytest.mark.parametrize("size", [2, 5, 19])
-def test_shapes_and_sizes(size: int) -> None:
-    heads = SMALL.heads | {"score": 1.0, "short_values": 1.0}
-    outputs = make_network(dataclasses.replace(SMALL, heads=heads))(*make_input(3, size))
-    shapes = {name: tuple(output.shape) for name, output in outputs.items()}
-    moves = (3, size**2 + 1)
-    boards = {"value": (3,), "ownership": (3, size, size), "score": (3,), "short_values": (3, 3)}
-    assert shapes == boards | {"policy": moves, "reply": moves}
-    assert all(output.dtype == torch.float32 for output in outputs.values())
-
-
 @pytest.mark.parametrize("training", [False, True])
 def test_a_fresh_network_knows_nothing(training: bool) -> None:
     torch.manual_seed(1)  # half of all draws leave an ownership above 0.05 somewhere
@@ -57,19 +44,6 @@ def test_a_fresh_network_knows_nothing(training: bool) -> None:
     prior = outputs["policy"].softmax(-1)
     assert (prior * 82 - 1).abs().max() < 0.1
     assert outputs["value"].abs().max() < 0.05 and outputs["ownership"].abs().max() < 0.05
-
-
-def test_masked_norm_sees_the_board_alone() -> None:
-    x = torch.randn(4, 3, 5, 5)
-    on_board = torch.zeros(4, 5, 5, dtype=torch.bool)
-    on_board[:, :3, :3] = True
-    masked, plain = MaskedNorm(3), MaskedNorm(3)
-    for momentum in (0.1, 0.5):
-        masked.momentum = plain.momentum = momentum
-        out, expected = masked(x, on_board), plain(x[:, :, :3, :3])
-        assert torch.allclose(out[:, :, :3, :3], expected, atol=1e-5)
-        assert torch.allclose(masked.running_mean, plain.running_mean, atol=1e-6)
-        assert torch.allclose(masked.running_var, plain.running_var, atol=1e-6)
 
 
 def test_pooling() -> None:

@@ -26,35 +26,6 @@ from zerogo.system.runtime import HostReads
 
 
 @BOTH
-@pytest.mark.parametrize(("explore", "leaves"), [(False, 1), (True, 1), (True, 8)])
-def test_a_game_is_searched_alike_alone_and_among_others(settings: SearchConfig, explore: bool, leaves: int) -> None:
-    """Visits and sums equal, with budgets of their own, and again in the next search with the subtrees kept."""
-    num_games, budgets = 12, torch.tensor([0, 1, 5, 30, 17, 30, 30, 8, 2, 30, 12, 29])
-    state, _ = random_games(Rules(size=5, komi=6.5), num_games, 10)
-    ids = torch.arange(num_games) + 100
-    made = Search(TableEvaluator(), several(settings, leaves))
-    first = made.run(state, budgets, seed=9, game_ids=ids, explore=explore)
-    assert torch.equal(first.visits.sum(1), torch.where(state.finished, 0, budgets))
-    sums = first.tree.tree.value_sum.clone()
-    after = board.step(state, first.action)
-    made.advance(first.tree, torch.arange(num_games), first.action, after)
-    second = made.run(after, budgets.flip(0), seed=9, tree=first.tree, game_ids=ids, explore=explore)
-    for game in range(num_games):
-        one = torch.tensor([game])
-        start, now, named = (state.select(one), after.select(one), {"game_ids": ids[one], "explore": explore})
-        search_state = made.init(start, 30)
-        own = made.run(start, int(budgets[game]), 9, search_state, **named)
-        assert torch.equal(own.visits[0], first.visits[game])
-        assert torch.allclose(own.policy[0], first.policy[game], atol=1e-6)
-        assert int(own.action) == int(first.action[game])
-        used = slice(ROOT, ROOT + int(search_state.tree.size))
-        assert torch.equal(search_state.tree.value_sum[0, used], sums[game, used])
-        made.advance(search_state, torch.arange(1), own.action, now)
-        own = made.run(now, int(budgets[-1 - game]), 9, search_state, **named)
-        assert torch.equal(own.visits[0], second.visits[game])
-
-
-@BOTH
 @pytest.mark.parametrize("leaves", [1, 8])
 @pytest.mark.parametrize("passing", [1, 8])
 def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, passing: int) -> None:

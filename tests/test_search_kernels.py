@@ -30,7 +30,7 @@ from zerogo.system.runtime import HostReads
 
 CPU = torch.device("cpu")
 REPEATING = toys.random_tree(8).with_repeating(0.4, seed=2)
-TOYS, STARTS = toys.union(toys.nim(2, 2), toys.tic_tac_toe("XX.OX...O"), REPEATING, toys.race(-2, 3))
+TOYS, STARTS = toys.union(toys.nim(2, 2), toys.tic_tac_toe("XX.OX...O"), REPEATING, toys.nim(1, 2))
 LINE = toys.written_out(0, lambda state: {0: state + 1}, lambda state: 0.5 if state == 70 else None, num_actions=2)
 
 

@@ -280,7 +280,8 @@ def test_games_go_on_with_the_schedules_next_number_of_simulations() -> None:
 
 KINDS = """
 search.keep_tree=false selfplay.full_share=0.5
-search.algorithm=puct selfplay.full_share=0.5
+search.leaves=2
+search.algorithm=puct selfplay.full_share=0.5 search.leaves=3
 search.algorithm=puct search.keep_tree=false game.random_komi_share=0.7"""
 
 

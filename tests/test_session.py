@@ -89,20 +89,6 @@ def test_another_start_is_another_tree(session: AnalysisSession, game: LiveGame)
         assert session.visits == 1
 
 
-def test_the_other_side_to_move(session: AnalysisSession) -> None:
-    """Black is about to win everything: the winrate is Black's when Black is asked, and White's when White is."""
-    rows = [[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]
-    for player, sign in ((BLACK, 1), (WHITE, -1)):
-        game = LiveGame(RULES)
-        game.set_up(rows, player)
-        analysis = search(session, game, 60).analysis()
-        assert sign * analysis.value > 0.8 and sign * analysis.score > 5
-        assert (sign * analysis.ownership[:3] == 1).all()
-        assert all(sign * candidate.score > 0 for candidate in analysis.candidates)
-        other = search(session, game, 60, player.other).analysis()
-        assert sign * other.value < -0.8 and (sign * other.ownership[:3] == -1).all()
-
-
 @pytest.mark.parametrize("moves", [[], [12], [25]], ids=["Black's view", "White's view", "after a pass"])
 def test_scores_are_means_over_the_search(moves: list[int]) -> None:
     """Of the root's own evaluation, which looks at all symmetries, and of what follows each move."""

@@ -1,5 +1,5 @@
-"""Dead stones, seki and the score on finished boards: positions that people know, and the ends of games of GNU Go
-(levels 1 to 4 in turn, after a few random moves) against itself, judged by its `final_score` at level 10."""
+"""Dead stones on finished boards: searches that end in time, and the ends of games of GNU Go (levels 1 to 4 in turn,
+after a few random moves) against itself, judged by its `final_score` at level 10."""
 
 import json
 from functools import cache
@@ -15,29 +15,12 @@ from zerogo.players import status
 from zerogo.players.analyst import Analyst, make_analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import Judge, final_score_black, final_status
-from zerogo.players.status import Status
-from zerogo.rules import Rules, coords
+from zerogo.rules import Rules
 
 FINISHED = json.loads((ROOT / "tests/data/finished.json").read_text())  # stones, to play, komi, Black's score
 # Two walls, and a white stone in Black's territory that could live there against weak play.
 WALLS = "\n".join([". . . . X O . . ."] * 4 + [". O . . X O . . ."] + [". . . . X O . . ."] * 4)
-ALIVE_BELOW = """
-    . X . X X X X X X
-    X X X X X X X X X
-    O O O O O O O O O
-    . O . O O O O O O
-"""
 UNFINISHED = ". X . O . \n O . . . X \n . . X . . \n X . O . O \n . O . X ."
-# Who plays a shared liberty loses: four in a row may be taken, but leave two eyes.
-SEKI = (
-    "X X X X X X X X X \n X O O O O O O O X \n X O . X X X . O X \n X O O O O O O O X \n X X X X X X X X X"
-    + ALIVE_BELOW
-)
-# Three in a row leave one eye only.
-NAKADE = (
-    "X X X X X X X X X \n X X O O O O O O X \n X X O . X X . O X \n X X O O O O O O X \n X X X X X X X X X"
-    + ALIVE_BELOW
-)
 
 
 @cache
@@ -54,35 +37,6 @@ def finished(rows: list[list[int]], komi: float, to_play: int = 1) -> LiveGame:
     for _ in range(2):
         game.play(game.to_play, len(rows) ** 2)
     return game
-
-
-def vertices(points: set[int], size: int = 9) -> set[str]:
-    return {coords.to_gtp(point, size) for point in points}
-
-
-def found(diagram: str, word: str = "mcts:8") -> Status:
-    return final_status(finished(parse(diagram), 7.0), analyst(word))
-
-
-@pytest.mark.parametrize("word", ["mcts:400", "9x9.pt"])
-def test_a_lone_stone_in_a_large_territory_is_dead(word: str) -> None:
-    """Playouts from after two passes used to take every stone for alive, 64 from before them said nothing."""
-    game = finished(parse(WALLS), 7.0)
-    assert vertices(final_status(game, analyst(word)).dead) == {"B5"}
-    assert final_score_black(game, final_status(game, analyst(word))) == 2.0
-
-
-@pytest.mark.parametrize("swapped", [False, True])
-def test_seki(swapped: bool) -> None:
-    rows = [[(0, 2, 1)[point] if swapped else point for point in row] for row in parse(SEKI)]
-    known = final_status(finished(rows, 7.0), analyst("mcts:8"))
-    ring = {f"{column}{row}" for column in "BCDEFGH" for row in (6, 7, 8)} - {"C7", "G7"}
-    assert not known.dead and vertices(known.seki) == ring
-
-
-def test_what_can_be_reduced_to_one_eye_is_dead() -> None:
-    known = found(NAKADE)
-    assert "C8" in vertices(known.dead) and "E7" not in vertices(known.dead) and not known.seki
 
 
 class Watched:

@@ -1,8 +1,7 @@
 """Toy games with known values for the tests of the search: any small game, written out as tables, and an evaluator that
 reads one.
 
-A toy is a set of numbered states; the players move in turn (a pass is a move that changes whose turn it is and nothing
-else)."""
+A toy is a set of numbered states; the players move in turn."""
 
 from __future__ import annotations
 
@@ -186,27 +185,6 @@ def random_tree(seed: int, depth: int = 5, width: int = 4) -> Toy:
     return written_out((), lambda s: {a: (*s, a) for a in range(fact(s)[1])}, lambda s: fact(s)[0], width, seed)
 
 
-def race(lead: int, steps: int, komi: float = 0.0) -> Toy:
-    """A game with passes, like Go's end: in turn Black and White take a point of `steps` (action 0) or pass (action 1);
-    two passes or no point left end it, and Black wins with lead plus his points above White's and komi. State: (lead of
-    Black, steps, is Black to move, passes)."""
-
-    def moves(state: tuple) -> dict[int, tuple]:
-        ahead, left, is_black, passes = state
-        passed = {1: (ahead, left, not is_black, passes + 1)}
-        return passed | ({0: (ahead + (1 if is_black else -1), left - 1, not is_black, 0)} if left else {})
-
-    def result(state: tuple) -> float | None:
-        ahead, left, is_black, passes = state
-        if passes < 2:
-            return None
-        score = ahead - komi
-        sign = (score > 0) - (score < 0)
-        return sign if is_black else -sign
-
-    return written_out((lead, steps, True, 0), moves, result, 2)
-
-
 def union(*games: Toy) -> tuple[Toy, list[int]]:
     """Returns several toys as one, so that a batch can hold them all, and the number of each one's start."""
     width = max(game.after.shape[1] for game in games)
@@ -228,8 +206,5 @@ GAMES = {
     "tic-tac-toe, won by a fork": tic_tac_toe("X.......O"),
     "tic-tac-toe, lost": tic_tac_toe("XX.OX...O"),
     "random tree": random_tree(3),
-    "race, Black ahead": race(2, 3),
-    "race, White ahead": race(-2, 3),
-    "race, a draw": race(-1, 4, komi=-1.0),
     "illegal moves among the good ones": random_tree(8).with_repeating(0.4, seed=2),
 }
