@@ -1,69 +1,17 @@
-"""Games for the tests of the board, and the implementations that must all do the same: torch as on a device without
-kernels, Numba, and Triton, interpreted where there is no GPU."""
+"""Games for the tests of the board."""
 
 import dataclasses
-import importlib.util
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import torch
 from diagrams import parse
 from torch import Tensor
 
-from zerogo import board, kernels
+from zerogo import board
 from zerogo.board import State, flood, rng
 from zerogo.rules import SUPERKO, Rules
 from zerogo.system.tensors import TensorFields
-
-TRITON = pytest.param("triton", marks=pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="no triton"))
-NUMBA = pytest.param("numba", marks=pytest.mark.skipif(not importlib.util.find_spec("numba"), reason="no numba"))
-IMPLEMENTATIONS = pytest.mark.parametrize("way", ["torch", NUMBA, TRITON])
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")  # Triton's
-BLIND = ("item", "tolist", "numpy", "nonzero", "__bool__", "__int__", "__float__", "__index__")
-
-
-def _refuse(*_args: Any, **_options: Any) -> None:
-    raise AssertionError("this would wait for the device")
-
-
-@contextmanager
-def doing(way: str) -> Iterator[None]:
-    """Lets one implementation do the work: "plain" is torch where the host may look, and what the others must equal,
-    "torch" is torch as on CUDA, where a look by the host fails."""
-    with pytest.MonkeyPatch.context() as patch:
-        if way in ("torch", "triton"):
-            for name, module in list(sys.modules.items()):
-                if name.startswith("zerogo") and hasattr(module, "host_read_is_free"):
-                    patch.setattr(module, "host_read_is_free", lambda tensor: False)
-        if way == "triton":
-            import interpreting  # noqa: F401
-
-            patch.setattr(kernels, "module_for", lambda name, device: kernels._module(name, "cuda"))
-        elif way != "numba":
-            patch.setattr(kernels, "_in_use", False)
-        if way == "torch":
-            for name in BLIND:
-                patch.setattr(Tensor, name, _refuse)
-        yield
-
-
-def on(device: torch.device, thing: Any) -> Any:
-    """Returns tensors, or what holds them, on a device; the rest as it is."""
-    if isinstance(thing, (tuple, list)):
-        return type(thing)(on(device, part) for part in thing)
-    return thing.to(device) if isinstance(thing, (Tensor, TensorFields)) else thing
-
-
-def done(way: str, function: Callable, *arguments: Any) -> Any:
-    """Returns what a function does to arguments from the CPU, by one of the implementations; its tensors on the CPU."""
-    device = DEVICE if way == "triton" else torch.device("cpu")
-    placed = on(device, list(arguments))
-    with doing(way):
-        found = function(*placed)
-    return on(torch.device("cpu"), found)
 
 
 def kinds(size: int, copies: int = 1) -> list[Rules]:

@@ -3,8 +3,8 @@ interpreter without a GPU."""
 
 import os
 import signal
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 # Before torch is imported, which reads them once.
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -50,27 +50,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(str(error))
 
 
-def look_nowhere(patch: pytest.MonkeyPatch) -> None:
-    """Makes every module take the way that it takes on CUDA, where a look by the host waits for the device."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("zerogo") and hasattr(module, "host_read_is_free"):
-            patch.setattr(module, "host_read_is_free", lambda tensor: False)
-
-
 @pytest.fixture
-def looks_nowhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: look_nowhere(monkeypatch)
+def use() -> Iterator[Callable[[str], None]]:
+    """Chooses the implementation (see `implementations.doing`) that does the work of the rest of a test."""
+    from implementations import doing
 
-
-@pytest.fixture
-def blind(monkeypatch: pytest.MonkeyPatch, looks_nowhere: Callable[[], None]) -> Callable[[], None]:
-    """Makes every module take the way that torch takes on CUDA, without kernels."""
-    return lambda: monkeypatch.setattr("zerogo.kernels._in_use", False) or looks_nowhere()
-
-
-@pytest.fixture(params=["interpreted", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> torch.device:
-    """Where Triton kernels run; what they are held against is always the CPU's."""
-    if (request.param == "cuda") != torch.cuda.is_available():
-        pytest.skip("interpreted without a GPU, compiled with one")
-    return torch.device("cuda" if request.param == "cuda" else "cpu")
+    with ExitStack() as stack:
+        yield lambda way: stack.enter_context(doing(way))

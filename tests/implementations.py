@@ -1,66 +1,96 @@
-"""The implementations of the encoders' hot operations, for tests that hold each against the same oracle.
+"""The implementations of the hot operations, for tests that hold each against torch or an oracle.
 
-compiled: Numba's kernels. plain: torch, with the CPU's loops for tactics and ladders. interpreted: Triton's kernels by
-its interpreter, where there is no GPU; so slow that it gets few positions. cuda: Triton's kernels on a GPU."""
+A way is "numba", whose kernels are used by default; "plain", torch where the host may look; "blind", torch as on CUDA,
+where a look by the host waits for the device; "torch", the same with looks refused; and "triton", whose kernels are
+interpreted where there is no GPU, so slowly that they get little work."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
+import interpreting  # noqa: F401
 import pytest
 import torch
-from interpreting import interpreted
 from torch import Tensor
 
 from zerogo import board, kernels
 from zerogo.features import Encoder
 from zerogo.features.readings import MOST_ANSWERS, MOST_OF_KATAGO, Ladders
+from zerogo.system.tensors import TensorFields
 
-# Of tactics and ladders, which have no torch version.
-READERS = ["compiled", pytest.param("interpreted", marks=interpreted), pytest.param("cuda", marks=pytest.mark.gpu)]
+HAS_CUDA, CPU = torch.cuda.is_available(), torch.device("cpu")
+DEVICE = torch.device("cuda" if HAS_CUDA else "cpu")  # Triton's
+NUMBA = pytest.param("numba", marks=pytest.mark.skipif(not importlib.util.find_spec("numba"), reason="no numba"))
+TRITON_MARKS = [pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="no triton")]
+TRITON_MARKS += [pytest.mark.gpu] * HAS_CUDA  # where its kernels run on the GPU
+TRITON = pytest.param("triton", marks=TRITON_MARKS)
+IMPLEMENTATIONS = pytest.mark.parametrize("way", ["torch", NUMBA, TRITON])
+KERNELS = pytest.mark.parametrize("way", [NUMBA, TRITON])
+ONLY_TRITON = pytest.mark.parametrize("way", [TRITON])
+LOOKS = ("item", "tolist", "numpy", "nonzero", "__bool__", "__int__", "__float__", "__index__")
 
 
-def module(name: str, implementation: str) -> ModuleType:
-    """Returns the kernels `name` of an implementation."""
-    if implementation in ("compiled", "plain"):
-        pytest.importorskip("numba")
-        return kernels.cpu_loops(name)
-    pytest.importorskip("triton")
-    return kernels._module(name, "cuda")
+def _refuse(*_args: Any, **_options: Any) -> None:
+    raise AssertionError("this would wait for the device")
 
 
 @contextmanager
-def using(implementation: str) -> Iterator[None]:
-    """Lets encoders be computed by an implementation inside a `with` block."""
-    before = kernels.module_for
-    if implementation == "interpreted":
-        triton = {name: module(name, implementation) for name in ("planes", "tactics", "ladders")}
-        kernels.module_for = lambda name, device: triton.get(name)
-    try:
-        with kernels.plain() if implementation == "plain" else nullcontext():
-            yield
-    finally:
-        kernels.module_for = before
+def doing(way: str, *names: str) -> Iterator[None]:
+    """Lets one implementation do the work; names: of Triton's modules, by default all."""
+    with pytest.MonkeyPatch.context() as patch:
+        if way in ("blind", "torch", "triton"):
+            for name, module in list(sys.modules.items()):
+                if name.startswith("zerogo") and hasattr(module, "host_read_is_free"):
+                    patch.setattr(module, "host_read_is_free", lambda tensor: False)
+        if way == "triton":
+            offered = {name: kernels._module(name, "cuda") for name in names or kernels.NAMES["cuda"]}
+            patch.setattr(kernels, "module_for", lambda name, device: offered.get(name))
+        elif way != "numba":
+            patch.setattr(kernels, "_in_use", False)
+        if way == "torch":
+            for name in LOOKS:
+                patch.setattr(Tensor, name, _refuse)
+        yield
 
 
-def encode(encoder: Encoder, state: board.State, implementation: str) -> tuple[Tensor, Tensor]:
-    """Returns the planes and the global inputs of a state on the CPU, on the CPU."""
-    moved = state.to(torch.device("cuda")) if implementation == "cuda" else state
-    with using(implementation):
-        return encoder.planes(moved).cpu(), encoder.globals(moved).cpu()
+def device_of(way: str) -> torch.device:
+    return DEVICE if way == "triton" else CPU
+
+
+def on(device: torch.device, thing: Any) -> Any:
+    """Returns tensors, or what holds them, on a device; the rest as it is."""
+    if isinstance(thing, (tuple, list)):
+        return type(thing)(on(device, part) for part in thing)
+    return thing.to(device) if isinstance(thing, (Tensor, TensorFields)) else thing
+
+
+def done(way: str, function: Callable, *arguments: Any, names: tuple[str, ...] = ()) -> Any:
+    """Returns what a function does to arguments from the CPU, by one of the implementations; its tensors on the CPU."""
+    placed = on(device_of(way), list(arguments))
+    with doing(way, *names):
+        result = function(*placed)
+    return on(CPU, result)
+
+
+def module(name: str, way: str) -> ModuleType:
+    """Returns the kernels `name` of an implementation; of "plain" the CPU's loops, which torch has no version of."""
+    return kernels._module(name, "cuda") if way == "triton" else kernels.cpu_loops(name)
+
+
+def encode(encoder: Encoder, state: board.State, way: str) -> tuple[Tensor, Tensor]:
+    """Returns the planes and the global inputs of a state."""
+    names = ("planes", "tactics", "ladders")
+    return done(way, lambda moved: (encoder.planes(moved), encoder.globals(moved)), state, names=names)
 
 
 def read_ladders(
-    state: board.State,
-    implementation: str = "compiled",
-    for_mover: bool = False,
-    most: int | None = None,
-    as_katago: bool = False,
+    state: board.State, way: str = "numba", for_mover: bool = False, most: int | None = None, as_katago: bool = False
 ) -> Ladders:
-    """Returns the ladders of a state on the CPU; for_mover: only what the side to move may do at once."""
-    given = (state.black, state.white, state.on_board, state.to_play if for_mover else None)
+    """Returns the ladders of a state; for_mover: only what the side to move may do at once."""
+    to_play, ko = state.to_play if for_mover else None, state.ko if as_katago else None
     most = most if most is not None else MOST_OF_KATAGO if as_katago else MOST_ANSWERS
-    given = (*given, most, state.ko if as_katago else None)
-    device = "cuda" if implementation == "cuda" else "cpu"
-    moved = (part.to(device) if isinstance(part, Tensor) else part for part in given)
-    return Ladders(*(part.cpu() for part in module("ladders", implementation).read(*moved)))
+    given = on(device_of(way), [state.black, state.white, state.on_board, to_play, most, ko])
+    return Ladders(*on(CPU, list(module("ladders", way).read(*given))))

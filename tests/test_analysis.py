@@ -159,14 +159,15 @@ def test_a_reply_is_the_same_alone_and_among_many(queries: list[dict[str, Any]],
         assert final(ask(one)) == {one["id"]: together[one["id"]]}
 
 
-def test_replies_are_the_same_two_or_four_at_a_time_and_where_the_host_must_not_look(looks_nowhere) -> None:
+def test_replies_are_the_same_two_or_four_at_a_time_and_where_the_host_must_not_look(use) -> None:
     """Rows are filled again; as on CUDA idle rows are searched along, with and without restrictions."""
     avoided = {"avoidMoves": [{"player": "B", "moves": ["C3", "B2"], "untilDepth": 2}]}
     queries = [*MANY[:9], query("avoided", maxVisits=14, **avoided), query("many", maxVisits=70)]
     queries.append(query("avoided too", **avoided))
+    use("plain")
     looking = final(ask(*queries))
     assert final(ask(*queries, limits=Limits(positions=2))) == looking
-    looks_nowhere()
+    use("blind")
     assert final(ask(*queries, limits=Limits(positions=4))) == looking
 
 

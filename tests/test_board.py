@@ -6,9 +6,10 @@ import dataclasses
 import boards
 import pytest
 import torch
-from boards import IMPLEMENTATIONS, NUMBA, TRITON, assert_same, doing, done, kinds, random_games, random_moves, start
+from boards import assert_same, kinds, random_games, random_moves, start
 from cases import CASES, PERFT_2X2, spiral
 from diagrams import parse, show
+from implementations import DEVICE, IMPLEMENTATIONS, KERNELS, NUMBA, doing, done
 from lockstep import Lockstep
 from torch import Tensor
 
@@ -185,7 +186,6 @@ def test_bad_stones_are_refused() -> None:
 
 
 GO = Go()
-KERNELS = pytest.mark.parametrize("way", [NUMBA, TRITON])
 
 # name -> rules, plies, and the plies from which on, and how often, the slow ways look
 GAMES = {
@@ -209,7 +209,7 @@ def test_games_to_their_ends(name: str, way: str) -> None:
     for ply, (state, actions) in enumerate(random_games(rules, plies)):
         if way != "numba" and (ply < first or (ply - first) % every):
             continue
-        if way == "triton" and boards.DEVICE.type == "cpu" and len(rules) > 6:
+        if way == "triton" and DEVICE.type == "cpu" and len(rules) > 6:
             few = torch.arange(ply % 5, len(rules), 5)  # the interpreter takes its time: some games of all kinds
             state, actions = state.select(few), actions[few]
         legal, after = done(way, exact_legal_rows, state), done(way, board.step, state, actions)

@@ -1,26 +1,16 @@
 """Rows of many tensors at once, by Numba and by Triton, interpreted where there is no GPU, as torch writes them."""
 
-import interpreting  # noqa: F401
+from collections.abc import Callable
+
 import pytest
 import torch
 from compiling import compile_call
+from implementations import NUMBA, TRITON, device_of
 from torch import Tensor
 
-from zerogo import kernels
 from zerogo.kernels import copies
 
-CPU = torch.device("cpu")
-
-
-@pytest.fixture(params=["numba", "plain", "triton"])
-def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    if request.param == "plain":
-        monkeypatch.setattr(kernels, "_in_use", False)
-    if request.param != "triton":
-        return CPU
-    pytest.importorskip("triton")
-    monkeypatch.setattr(kernels, "module_for", lambda name, device: kernels._module(name, "cuda"))
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+EACH = pytest.mark.parametrize("way", ["plain", NUMBA, TRITON])
 
 
 def tables(number: int) -> list[Tensor]:
@@ -38,8 +28,11 @@ def tables(number: int) -> list[Tensor]:
     ]
 
 
+@EACH
 @pytest.mark.parametrize("places", [[4, 0, 7], [5]])
-def test_rows_are_put_where_they_belong(places: list[int], where: torch.device) -> None:
+def test_rows_are_put_where_they_belong(places: list[int], way: str, use: Callable) -> None:
+    where = device_of(way)
+    use(way)
     index = torch.tensor(places)
     wanted, found, new = tables(8), [part.to(where) for part in tables(8)], tables(len(places))
     for to, source in zip(wanted, new, strict=True):
@@ -56,7 +49,10 @@ def test_rows_are_put_where_they_belong(places: list[int], where: torch.device) 
     assert all(torch.equal(one.cpu(), other) for one, other in zip(found, new, strict=True))
 
 
-def test_types_become_those_of_the_target(where: torch.device) -> None:
+@EACH
+def test_types_become_those_of_the_target(way: str, use: Callable) -> None:
+    where = device_of(way)
+    use(way)
     targets = [torch.zeros(4, 2, dtype=dtype, device=where) for dtype in (torch.int16, torch.float16, torch.bool)]
     numbers = torch.tensor([[1, 0], [3, -2]], device=where)
     copies.put_(targets, torch.tensor([3, 1], device=where), [numbers, numbers.to(torch.float32) / 4, numbers != 0])
@@ -65,8 +61,11 @@ def test_types_become_those_of_the_target(where: torch.device) -> None:
     assert targets[2].tolist() == [[False, False], [True, True], [False, False], [True, False]]
 
 
+@EACH
 @pytest.mark.parametrize("index", [None, [5, 5, 0], []])
-def test_rows_come_to_the_host(index: list[int] | None, where: torch.device) -> None:
+def test_rows_come_to_the_host(index: list[int] | None, way: str, use: Callable) -> None:
+    where = device_of(way)
+    use(way)
     given = tables(8)
     rows = None if index is None else torch.tensor(index, dtype=torch.int64)
     found = copies.to_host([part.to(where) for part in given], None if rows is None else rows.to(where))

@@ -1,34 +1,22 @@
 """Keyed draws by Triton, interpreted where there is no GPU: the bits of torch's, and logarithms of the same numbers."""
 
-from collections.abc import Callable, Iterator
+from functools import partial
 
-import interpreting  # noqa: F401
 import pytest
 import torch
 from compiling import compile_call
+from implementations import ONLY_TRITON, done
 from torch import Tensor
 
-from zerogo import kernels
 from zerogo.board import rng
 from zerogo.board.rng import Purpose
 from zerogo.rules import own_actions
 
 
-@pytest.fixture
-def fast(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> Iterator[Callable[[Callable, Tensor], Tensor]]:
-    """Calls a function of tensors on the kernels' device, and returns what it finds on the CPU."""
-    pytest.importorskip("triton")
-
-    def call(function: Callable, *given: Tensor) -> Tensor:
-        with monkeypatch.context() as patch:
-            patch.setattr(kernels, "module_for", lambda name, device: kernels._module(name, "cuda"))
-            return function(*(part.to(device) for part in given)).cpu()
-
-    return call
-
-
-def test_keys_are_the_same(fast: Callable) -> None:
+@ONLY_TRITON
+def test_keys_are_the_same(way: str) -> None:
     """Any integers, seeds of all sizes, one game or more than fit a block, shapes that must be broadcast."""
+    fast = partial(done, way)
     torch.manual_seed(1)
     for number in (0, 1, 3, 200):
         games, plies = (

@@ -9,7 +9,7 @@ import tiny
 import torch
 from compiling import compile_call
 from diagrams import parse
-from implementations import READERS, module, read_ladders
+from implementations import KERNELS, device_of, module, on, read_ladders
 from positions import of_stones, play_random, stored
 from torch import Tensor
 
@@ -177,15 +177,14 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("by", READERS)
-def test_planes_are_painted_as_told(by: str, dtype: torch.dtype) -> None:
+@KERNELS
+def test_planes_are_painted_as_told(way: str, dtype: torch.dtype) -> None:
     """Bit rows and counts in an order that mixes them, and room for values."""
     generator = torch.Generator().manual_seed(5)
     rows = torch.randint(0, 2**9, (3, 17, 9), generator=generator).to(torch.int32)
     counts = torch.randint(0, 12, (2, 3, 9, 9), generator=generator).to(torch.int16)
     spans = ((ROWS, 5), (COUNTS, 8), (VALUES, 2), (ROWS, 12), (COUNTS, 4))
-    device = "cuda" if by == "cuda" else "cpu"
-    found = module("planes", by).paint(spans, rows.to(device), counts.to(device), dtype).cpu()
+    found = module("planes", way).paint(spans, *on(device_of(way), [rows, counts]), dtype).cpu()
     bits = (rows.transpose(1, 2).unsqueeze(2) >> torch.arange(9).view(-1, 1)) & 1
     ranges = ((counts[0], 8), (counts[1], 4))
     first, second = (number.clamp(max=most).unsqueeze(-1) == torch.arange(1, most + 1) for number, most in ranges)
@@ -213,9 +212,9 @@ def test_they_compile(size: int) -> None:
     for spans, num_games in ((((ROWS, 17), (COUNTS, 31)), 2), (((ROWS, 48),), 2), (((ROWS, 48),), 2**31 // 48 // size)):
         rows = torch.empty(num_games, 48, size, dtype=torch.int32, device="meta")
         counts = torch.empty(1, num_games, size, size, dtype=torch.int16, device="meta")
-        compile_call(module("planes", "cuda").paint, spans, rows, counts, torch.bfloat16)
+        compile_call(module("planes", "triton").paint, spans, rows, counts, torch.bfloat16)
     rows = torch.zeros(2, size, dtype=torch.int32)
-    tactics, ladders = module("tactics", "cuda"), module("ladders", "cuda")
+    tactics, ladders = module("tactics", "triton"), module("ladders", "triton")
     used = list(compile_call(tactics.read, *[rows] * 4).values())
     if size == 19:
         for ko in (None, torch.zeros(2, dtype=torch.int16)):

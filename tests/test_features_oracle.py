@@ -9,8 +9,7 @@ import pytest
 import torch
 from cases import spiral
 from features_slow import INPUTS, LADDERS, PLANES, Seen, slow_globals
-from implementations import READERS, encode, read_ladders
-from interpreting import interpreted
+from implementations import HAS_CUDA, KERNELS, ONLY_TRITON, encode, read_ladders
 from ladder_reader import TooLong, board_of
 from positions import of_stones
 from torch import Tensor
@@ -60,13 +59,13 @@ def positions(rules: list[Rules], plies: int, seed: int) -> Iterator[tuple[board
         yield state, {index: Seen(played) for index, played in enumerate(games) if not played[-1].is_over}
 
 
-def compare(state: board.State, games: dict[int, Seen], groups: list[str], implementation: str) -> int:
+def compare(state: board.State, games: dict[int, Seen], groups: list[str], way: str) -> int:
     """Compares the groups at all games given; returns how many positions were left out for their ladders."""
     encoder = make_encoder([*groups, *INPUTS], komi_input=False)
-    planes, numbers = encode(encoder, state, implementation)
+    planes, numbers = encode(encoder, state, way)
     planes, given_up = planes.numpy(), torch.zeros(state.num_games)
     if LADDERS & set(groups):
-        given_up = read_ladders(state, "cuda" if implementation == "cuda" else "compiled").given_up
+        given_up = read_ladders(state, way if HAS_CUDA else "numba").given_up
     left_out = 0
     for index, seen in games.items():
         size, first = seen.size, 0
@@ -95,7 +94,7 @@ def run(rules: list[Rules], plies: int, share: float, groups: list[str], seed: i
     for state, games in positions(rules, plies, seed):
         is_kept = torch.rand(len(games), generator=generator) < share
         chosen = {index: seen for (index, seen), kept in zip(games.items(), is_kept.tolist(), strict=True) if kept}
-        for way in by or ("compiled",) if chosen else ():
+        for way in by or ("numba",) if chosen else ():
             compare(state.select(torch.tensor([*chosen])), dict(enumerate(chosen.values())), groups, way)
         number += len(chosen)
     return number
@@ -104,19 +103,19 @@ def run(rules: list[Rules], plies: int, share: float, groups: list[str], seed: i
 WITHOUT_LADDERS = [group for group in PLANES if group not in LADDERS]
 
 
-@pytest.mark.parametrize("by", [("compiled", "plain"), pytest.param(("cuda",), marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("by", [("numba", "plain"), pytest.param(("triton",), marks=pytest.mark.gpu)])
 def test_all_groups_on_small_boards(by: tuple[str, ...]) -> None:
     assert run(RULES, 90, 0.09, WITHOUT_LADDERS, 1, *by) > 150
 
 
-@interpreted
-def test_all_groups_by_triton() -> None:
+@ONLY_TRITON
+def test_all_groups_by_triton(way: str) -> None:
     """A ladder takes the interpreter seconds."""
-    assert run(RULES[:5], 30, 0.06, WITHOUT_LADDERS, 1, "interpreted") > 5
-    assert run(RULES[:1], 30, 0.04, sorted(LADDERS), 1, "interpreted") > 0
+    assert run(RULES[:5], 30, 0.06, WITHOUT_LADDERS, 1, way) > 5
+    assert run(RULES[:1], 30, 0.04, sorted(LADDERS), 1, way) > 0
 
 
-@pytest.mark.parametrize("by", ["compiled", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("by", ["numba", pytest.param("triton", marks=pytest.mark.gpu)])
 def test_ladders_on_small_boards(by: str) -> None:
     assert run(RULES[:12], 60, 0.15, sorted(LADDERS), 2, by) > 60
 
@@ -143,8 +142,8 @@ def crowded(size: int, seed: int, empty: float) -> list[list[int]]:
     return [[getattr(played.colour_at((row, column)), "value", 0) for column in range(size)] for row in range(size)]
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_tactics_of_crowded_boards_and_spirals(reader: str) -> None:
+@KERNELS
+def test_tactics_of_crowded_boards_and_spirals(way: str) -> None:
     """Joins and captures at once; one string that winds over the whole board, whose last liberty is where a move takes
     it, or dies."""
     boards = [crowded(size, seed, 0.35) for seed, size in enumerate((5, 7, 9, 5, 8))]
@@ -153,7 +152,7 @@ def test_tactics_of_crowded_boards_and_spirals(reader: str) -> None:
         for to_play in (1, 2) if len(rows) < 19 else (1,):
             rules = Rules(len(rows), suicide=(number + to_play) % 2 == 0)
             seen = {0: Seen([GameState.from_stones(rows, to_play, rules)])}
-            compare(of_stones([rows], to_play, suicide=rules.suicide), seen, TACTICS, reader)
+            compare(of_stones([rows], to_play, suicide=rules.suicide), seen, TACTICS, way)
 
 
 @pytest.mark.parametrize("name", list(ENCODERS))

@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 from diagrams import parse
-from implementations import READERS, read_ladders
+from implementations import HAS_CUDA, KERNELS, read_ladders
 from ladder_reader import TooLong, board_of, read_all
 from positions import CLASSICAL, by_size, ladder_positions, of_stones
 
@@ -15,11 +15,10 @@ from zerogo.board import flood, symmetry
 from zerogo.game import Colour, Point
 from zerogo.rules import Rules, coords
 
-EACH_READER = pytest.mark.parametrize("reader", READERS)
 PLANES = ("caught", "catching", "escaping")
 
 
-def compare(positions: list[list[list[int]]], reader: str, as_katago: bool = False) -> tuple[int, int]:
+def compare(positions: list[list[list[int]]], way: str, as_katago: bool = False) -> tuple[int, int]:
     """Compares with the recursive reader on positions of one size, every second one with a banned point where KataGo's
     ladders are meant; returns how many had a string that is caught, and how many were left out."""
     state, bans = of_stones(positions), [None] * len(positions)
@@ -27,7 +26,7 @@ def compare(positions: list[list[list[int]]], reader: str, as_katago: bool = Fal
         bans = [_some_ban(rows) if game % 2 else None for game, rows in enumerate(positions)]
         ko = [-1 if ban is None else ban.row * len(positions[0]) + ban.column for ban in bans]
         state = dataclasses.replace(state, ko=torch.tensor(ko, dtype=torch.int16))
-    found = read_ladders(state, reader, as_katago=as_katago)
+    found = read_ladders(state, way, as_katago=as_katago)
     planes = [flood.unpack_rows(plane) for plane in found[:3]]
     with_ladder = left_out = 0
     for game, rows in enumerate(positions):
@@ -52,8 +51,8 @@ def _some_ban(rows: list[list[int]]) -> Point | None:
     return next((min(string.liberties) for string in weak), None)
 
 
-def check(count: int, seed: int, reader: str = "compiled", as_katago: bool = False) -> None:
-    results = [compare(positions, reader, as_katago) for positions in by_size(ladder_positions(count, seed))]
+def check(count: int, seed: int, way: str = "numba", as_katago: bool = False) -> None:
+    results = [compare(positions, way, as_katago) for positions in by_size(ladder_positions(count, seed))]
     assert sum(with_ladder for with_ladder, _ in results) > 0.4 * count
     assert sum(left_out for _, left_out in results) < 0.03 * count
 
@@ -76,44 +75,44 @@ DOUBLE_KO = """
     """
 
 
-@EACH_READER
-def test_katago_ladders_of_crowded_boards(reader: str) -> None:
+@KERNELS
+def test_katago_ladders_of_crowded_boards(way: str) -> None:
     """Kos that begin a ladder, double kos, standing bans."""
     rng, with_ladder = random.Random(7), 0
     positions = [[[rng.choice((0, 1, 1, 2, 2)) for _ in range(5)] for _ in range(5)] for _ in range(400)]
-    if reader != "interpreted":
-        read_ladders(of_stones(positions), reader, as_katago=True)  # strings without a liberty get an answer, too
-    for rows in [parse(DOUBLE_KO), *positions[: 3 if reader == "interpreted" else None]]:
+    if way == "numba":
+        read_ladders(of_stones(positions), way, as_katago=True)  # strings without a liberty get an answer, too
+    for rows in [parse(DOUBLE_KO), *positions[: 3 if way == "triton" and not HAS_CUDA else None]]:
         dead = [stone for string in board_of(rows).strings() if not string.liberties for stone in string.stones]
         for row, column in dead:
             rows[row][column] = 0
         if all(string.liberties for string in board_of(rows).strings()):
-            with_ladder += sum(compare([rows, rows], reader, as_katago=True))
+            with_ladder += sum(compare([rows, rows], way, as_katago=True))
     assert with_ladder > 0
 
 
 @pytest.mark.gpu
 def test_ladders_on_a_gpu_agree_with_the_recursive_reader() -> None:
-    check(600, seed=6, reader="cuda")
+    check(600, seed=6, way="triton")
 
 
-@EACH_READER
-def test_a_few_ladders_by_each_reader(reader: str) -> None:
+@KERNELS
+def test_a_few_ladders_by_each_reader(way: str) -> None:
     """Positions on small boards; and random stones of several sizes in one batch: captures, kos, full boards."""
     small = [rows for rows in ladder_positions(40, seed=5) if len(rows) == 7][:3]
-    compare(small, reader)
-    same_as_compiled(of_stones(small, [1, 2, 1]), reader, for_mover=True)
+    compare(small, way)
+    same_as_compiled(of_stones(small, [1, 2, 1]), way, for_mover=True)
     rng = random.Random(3)
     stones = torch.zeros(2, 6, 6, dtype=torch.int8)
     for game, size in enumerate((5, 6)):
         drawn = [[rng.choice((0, 0, 1, 1, 2)) for _ in range(size)] for _ in range(size)]
         stones[game, :size, :size] = torch.tensor(drawn)
-    same_as_compiled(board.from_stones(stones, torch.tensor([1, 2], dtype=torch.int8), [Rules(5), Rules(6)]), reader)
+    same_as_compiled(board.from_stones(stones, torch.tensor([1, 2], dtype=torch.int8), [Rules(5), Rules(6)]), way)
 
 
-def same_as_compiled(state: board.State, reader: str, for_mover: bool = False) -> int:
+def same_as_compiled(state: board.State, way: str, for_mover: bool = False) -> int:
     """Compares with the CPU's reader where neither gives up; returns how many positions that leaves out."""
-    found, wanted = read_ladders(state, reader, for_mover), read_ladders(state, "compiled", for_mover)
+    found, wanted = read_ladders(state, way, for_mover), read_ladders(state, "numba", for_mover)
     is_read = (found.given_up == 0) & (wanted.given_up == 0)
     assert found.given_up.dtype == torch.int64
     for name in PLANES:
@@ -144,10 +143,10 @@ def _vertices(plane: torch.Tensor) -> list[str]:
     return [coords.to_gtp(int(point), len(plane)) for point in plane.flatten().nonzero()]
 
 
-@EACH_READER
-def test_a_reading_that_grows_too_large_is_given_up(reader: str) -> None:
+@KERNELS
+def test_a_reading_that_grows_too_large_is_given_up(way: str) -> None:
     """It counts as no ladder, and is reported."""
-    found = read_ladders(of_stones([parse(CLASSICAL["runs into the corner"][0])]), reader, most=3)
+    found = read_ladders(of_stones([parse(CLASSICAL["runs into the corner"][0])]), way, most=3)
     assert found.given_up.tolist() == [1] and not found.caught.any() and not found.escaping.any()
     nothing = read_ladders(of_stones(list(ladder_positions(1, seed=8))), most=0)
     assert nothing.given_up.sum() > 0 and not nothing.caught.any()  # not one answer may be tried
@@ -165,6 +164,6 @@ BANNED = """
     """
 
 
-@EACH_READER
-def test_the_second_move_is_tried_where_a_ko_bans_the_first(reader: str) -> None:
-    assert compare([parse(BANNED)], reader) == (1, 0)
+@KERNELS
+def test_the_second_move_is_tried_where_a_ko_bans_the_first(way: str) -> None:
+    assert compare([parse(BANNED)], way) == (1, 0)

@@ -4,10 +4,10 @@ how a search begins, what it finds, and the subtrees that are kept, over several
 import dataclasses
 from collections.abc import Callable, Iterator
 
-import interpreting  # noqa: F401
 import pytest
 import torch
 from compiling import compile_call
+from implementations import CPU, ONLY_TRITON, device_of, doing
 from searches import GUMBEL, RULES, TableEvaluator, random_games, searched
 
 from zerogo import board, kernels
@@ -16,22 +16,6 @@ from zerogo.rules import Rules, own_actions
 from zerogo.search import Search, SearchState
 from zerogo.selfplay.loop import _played
 from zerogo.tuning.trials import meaning
-
-CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def use(device: torch.device, monkeypatch: pytest.MonkeyPatch, looks_nowhere: Callable[[], None]) -> Callable:
-    """Chooses Triton's kernels of these names, none for torch, and returns the device."""
-    pytest.importorskip("triton")
-    looks_nowhere()
-
-    def choose(*names: str) -> torch.device:
-        offered = {name: kernels._module(name, "cuda") for name in names}
-        monkeypatch.setattr(kernels, "module_for", lambda name, device: offered.get(name))
-        return device if names else CPU
-
-    return choose
 
 
 def moments(rules: Rules | list[Rules], leaves: int, budget: int, moves: int, device: torch.device) -> Iterator[list]:
@@ -56,12 +40,14 @@ def moments(rules: Rules | list[Rules], leaves: int, budget: int, moves: int, de
         yield [search_state.deepest.clone(), search_state.tree.size.clone()]
 
 
+@ONLY_TRITON
 @pytest.mark.parametrize("leaves", [1, 3])
 @pytest.mark.parametrize("rules", [RULES[0], [RULES[1], RULES[2], RULES[5], RULES[4]]], ids=["one", "mixed"])
-def test_searches_begin_and_end_alike(rules: Rules | list[Rules], leaves: int, use: Callable) -> None:
-    use()
-    wanted = list(moments(rules, leaves, 8, 4, CPU))
-    found = moments(rules, leaves, 8, 4, use("tree", "roots", "draws"))
+def test_searches_begin_and_end_alike(rules: Rules | list[Rules], leaves: int, way: str) -> None:
+    with doing("blind"):
+        wanted = list(moments(rules, leaves, 8, 4, CPU))
+    with doing(way, "tree", "roots", "draws"):
+        found = list(moments(rules, leaves, 8, 4, device_of(way)))
     for one, other in zip(found, wanted, strict=True):
         for ours, torchs in zip(one, other, strict=True):
             torch.testing.assert_close(ours.cpu(), torchs, rtol=1e-5, atol=1e-6)
@@ -70,7 +56,8 @@ def test_searches_begin_and_end_alike(rules: Rules | list[Rules], leaves: int, u
 @pytest.mark.parametrize("size", [9, 19])
 def test_kernels_compile(size: int, use: Callable) -> None:
     """To machine code that spills next to nothing."""
-    use()
+    pytest.importorskip("triton")
+    use("blind")
     states, settings = board.new_games(2, Rules(size=size)), SearchConfig(algorithm="gumbel", max_considered=16)
     search_state: SearchState = searched(Search(TableEvaluator(), settings), states, torch.tensor([4, 4]), steps=1)
     bare, games = dataclasses.replace(search_state, states=None, repeated_states=None), torch.arange(2)

@@ -1,13 +1,12 @@
 """Scoring against slow plain-Python counterparts, sgfmill, and a search in which one side plays alone."""
 
 import random
-from collections.abc import Callable
 from types import SimpleNamespace
 
-import interpreting  # noqa: F401
 import pytest
 import torch
 from compiling import compile_call
+from implementations import HAS_CUDA, NUMBA, ONLY_TRITON, device_of, module, on
 from sgfmill import boards
 from slow_scoring import parts, slow_area, slow_benson
 
@@ -49,22 +48,7 @@ def as_state(stones: torch.Tensor, rules, captures=None):
     )
 
 
-WAYS = pytest.mark.parametrize("way", ["compiled", "plain", "blind"])  # the last is torch's on CUDA
-
-
-@pytest.fixture
-def use(blind: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Chooses what does the work from now on."""
-
-    def choose(way: str) -> None:
-        if way == "blind":
-            blind()
-        elif way == "plain":
-            monkeypatch.setattr(kernels, "_in_use", False)
-
-    return choose
-
-
+WAYS = pytest.mark.parametrize("way", [NUMBA, "plain", "blind"])
 POSITIONS = [(2, 200), (3, 400), (4, 400), (5, 400), (7, 200), (9, 150), (13, 30), (19, 12)]
 
 
@@ -185,10 +169,10 @@ def test_settled_is_all_points_pass_alive(way, use):
     assert seen == {True, False}
 
 
-def test_looks_spare_work_between_moves(blind):
+def test_looks_spare_work_between_moves(use):
     """As on CUDA: settled asks once which games may be, and goes on with none of those that can't; what features ask
     for never looks."""
-    blind()
+    use("blind")
     middle, end = stones_of("..... ..X.. ..... .O... ....."), stones_of(".X.X. XXXXX OOOOO .O.O. OOOOO")
     going_on, over = (as_state(stones.expand(3, -1, -1), Rules(size=5)) for stones in (middle, end))
 
@@ -215,16 +199,12 @@ def test_empty_boards_belong_to_nobody():
         scoring.pass_alive(stones, suicide=torch.tensor([True]))
 
 
-def triton_scoring():
-    pytest.importorskip("triton")
-    return kernels._module("scoring", "cuda")
-
-
-def test_triton_finds_the_same(device):
+@ONLY_TRITON
+def test_triton_finds_the_same(way):
     """Random positions of sizes together, suicide allowed or not, some full of eyes; boards of 1 point, of one colour,
     without a stone, and with strings that have no liberty."""
     rng = random.Random(21)
-    sizes = [1, 2, 3, 4, 5, 6, 7] * (6 if device.type == "cpu" else 200)
+    sizes = [1, 2, 3, 4, 5, 6, 7] * (200 if HAS_CUDA else 6)
     grids = [random_legal(n, rng, rng.uniform(0.6, 0.95)) for n in sizes]
     grids = [[[c and rng.choice((c, c, 1)) for c in row] for row in grid] for grid in grids]
     odd = [[[0]], [[1]], [[1, 2], [2, 1]], [[0, 1], [1, 0]], [[1, 1], [1, 1]], [[0] * 7] * 7, [[2] * 7] * 7]
@@ -235,20 +215,25 @@ def test_triton_finds_the_same(device):
         stones[i, : sizes[i], : sizes[i]] = torch.tensor(grid, dtype=torch.int8)
     state = as_state(stones, [Rules(size=n, suicide=bool(i % 3 == 0)) for i, n in enumerate(sizes)])
     given = state.black, state.white, state.on_board, state.rules.suicide
-    moved, both = [part.to(device) for part in given], []
+    moved, both, fast = on(device_of(way), given), [], module("scoring", way)
     for by_vital in (False, True):
         with kernels.plain():
             areas, settled = scoring.pass_alive_rows(*given, by_vital=by_vital), scoring.all_pass_alive(state)
-        for found, wanted in zip(triton_scoring().pass_alive_rows(*moved, by_vital), areas, strict=True):
+        for found, wanted in zip(fast.pass_alive_rows(*moved, by_vital), areas, strict=True):
             assert torch.equal(found.cpu(), wanted)
         both.append(torch.stack(areas))
     assert (both[0] & ~both[1] == 0).all() and not torch.equal(*both)
-    assert torch.equal(triton_scoring().all_pass_alive(*moved).cpu(), settled)
+    assert torch.equal(fast.all_pass_alive(*moved).cpu(), settled)
     assert settled.any() and not settled.all() and all((area != 0).any() for area in areas)
 
 
 def test_triton_kernels_compile():
-    fast, rows, suicide = triton_scoring(), torch.zeros(2, 9, dtype=torch.int32), torch.zeros(2, dtype=torch.bool)
+    pytest.importorskip("triton")
+    fast, rows, suicide = (
+        module("scoring", "triton"),
+        torch.zeros(2, 9, dtype=torch.int32),
+        torch.zeros(2, dtype=torch.bool),
+    )
     for function in (fast.pass_alive_rows, fast.all_pass_alive):
         used = compile_call(function, rows, rows, rows, suicide)
         assert all(use["spills"] == 0 and use["shared"] == 0 for uses in used.values() for use in uses.values())

@@ -126,7 +126,7 @@ def test_leaves_are_shown_as_played_games_would_be() -> None:
 
 @BOTH
 @pytest.mark.parametrize(("leaves", "rule"), [(1, 1), (1, 4), (1, 5), (4, 4), (16, 1)])
-def test_without_reads_the_same_is_found(settings: SearchConfig, leaves: int, rule: int, blind) -> None:
+def test_without_reads_the_same_is_found(settings: SearchConfig, leaves: int, rule: int, use: Callable) -> None:
     """Two searches in a row, with budgets of their own; and in a simulation nothing is read back."""
     state, _ = random_games(RULES[rule], 6, 6, move_cap=30)
     budgets, games = torch.tensor([0, 3, 24, 24, 11, 24]), torch.arange(6)
@@ -148,7 +148,7 @@ def test_without_reads_the_same_is_found(settings: SearchConfig, leaves: int, ru
         return found, search_state
 
     reads, (reading, search_state) = HostReads(), two_searches(nullcontext)
-    blind()
+    use("blind")
     assert not flood.host_read_is_free(state.black)
     bounded, other = two_searches(lambda: reads)
     assert not reads.found
@@ -159,7 +159,7 @@ def test_without_reads_the_same_is_found(settings: SearchConfig, leaves: int, ru
 
 
 @BOTH
-def test_bare_roots_come_in_few_batch_sizes(settings: SearchConfig, blind: Callable) -> None:
+def test_bare_roots_come_in_few_batch_sizes(settings: SearchConfig, use: Callable) -> None:
     """On CUDA in powers of two, or all games: cuDNN plans anew for each size that it has not seen."""
     sizes, table, everyone = [], TableEvaluator(), torch.arange(12)
 
@@ -167,7 +167,7 @@ def test_bare_roots_come_in_few_batch_sizes(settings: SearchConfig, blind: Calla
         sizes.append(states.num_games)
         return table(states, **named)
 
-    blind()
+    use("blind")
     state, _ = random_games(Rules(5, 6.5), 12, 6)
     made = Search(table, settings, root_evaluator=evaluate)
     search_state = made.init(state, 8)

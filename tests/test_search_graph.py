@@ -23,7 +23,7 @@ EACH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
 
 
 @pytest.fixture
-def captured(monkeypatch: pytest.MonkeyPatch, blind: Callable[[], None]) -> list[Callable[[], None]]:
+def captured(monkeypatch: pytest.MonkeyPatch, use: Callable[[str], None]) -> list[Callable[[], None]]:
     """Lets steps be "captured" on the CPU, where the replay makes the step itself, on the graph's own states; returns
     all that were."""
     found: list[Callable[[], None]] = []
@@ -32,7 +32,7 @@ def captured(monkeypatch: pytest.MonkeyPatch, blind: Callable[[], None]) -> list
         found.append(step)
         return step
 
-    blind()
+    use("blind")
     monkeypatch.setattr(graph, "record", record)
     monkeypatch.setattr(graph, "may_capture", lambda search, search_state: search.settings.cuda_graph)
     monkeypatch.setattr(graph, "PAYS", 1)

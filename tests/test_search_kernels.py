@@ -4,17 +4,16 @@ nodes, sums and counters, to the bit; on a GPU, whose exponentials and sums roun
 Torch's answers are always the CPU's. The interpreter is slow, so Triton gets smaller searches and fewer settings."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
-from typing import Any
 
-import interpreting  # noqa: F401
 import pytest
 import searches
 import torch
 import toys
 from compiling import compile_call
+from implementations import CPU, NUMBA, TRITON, device_of, doing
 from searches import PUCT, RULES, SETTINGS, TableEvaluator, copied, random_games, same_searches, searched, several
 from torch import Tensor
 
@@ -28,7 +27,6 @@ from zerogo.search.selection import select
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree, keep_subtree_
 from zerogo.system.runtime import HostReads
 
-CPU = torch.device("cpu")
 REPEATING = toys.random_tree(8).with_repeating(0.4, seed=2)
 TOYS, STARTS = toys.union(toys.nim(2, 2), toys.tic_tac_toe("XX.OX...O"), REPEATING, toys.nim(1, 2))
 LINE = toys.written_out(0, lambda state: {0: state + 1}, lambda state: 0.5 if state == 70 else None, num_actions=2)
@@ -36,31 +34,22 @@ LINE = toys.written_out(0, lambda state: {0: state + 1}, lambda state: 0.5 if st
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """Kernels by one compiler on one device, with the settings to search with."""
+    """An implementation, with the settings to search with."""
 
-    compiler: str
-    device: torch.device
+    way: str
     settings: SearchConfig
 
-    @contextmanager
-    def use(self, *names: str) -> Iterator[None]:
-        """Lets the search use these kernels, by default those for its trees."""
-        if self.compiler == "numba":
-            yield
-            return
-        names = names or ("tree",)
-        with pytest.MonkeyPatch.context() as patch:
-            offered = {name: kernels._module(name, "cuda") for name in names}
-            patch.setattr(kernels, "module_for", lambda name, device: offered.get(name))
-            yield
+    @property
+    def device(self) -> torch.device:
+        return device_of(self.way)
 
-    def on(self, thing: Any) -> Any:
-        """Returns tensors on the case's device."""
-        return thing.to(self.device)
+    def use(self, *names: str) -> AbstractContextManager[None]:
+        """Lets the search use these kernels, by default those for its trees."""
+        return doing(self.way, *names or ("tree",))
 
     def both(self, run: Callable[[torch.device], SearchState], *names: str) -> tuple[SearchState, SearchState]:
         """Returns what torch finds on the CPU and what the kernels find on the device, after a comparison."""
-        with kernels.plain():
+        with doing("plain" if self.way == "numba" else "blind"):
             plain = run(CPU)
         with self.use(*names):
             ours = run(self.device)
@@ -70,25 +59,17 @@ class Case:
 
 def cases(triton: list[tuple[str, int]], by_numba: tuple[int, ...] = (1, 4, 11)) -> pytest.MarkDecorator:
     """Runs a test by Numba with all settings and these leaves, and by Triton with those given: (settings, leaves)."""
-    found = [("numba", name, leaves) for name in SETTINGS for leaves in by_numba]
-    found = [pytest.param(one, id=f"{one[1]}-{one[2]}-numba") for one in found]
-    for name, leaves in triton:
-        found.append(pytest.param(("interpreted", name, leaves), id=f"{name}-{leaves}-interpreted"))
-        found.append(pytest.param(("gpu", name, leaves), id=f"{name}-{leaves}-gpu", marks=pytest.mark.gpu))
-    return pytest.mark.parametrize("case", found, indirect=True)
-
-
-@pytest.fixture
-def case(request: pytest.FixtureRequest, blind: Callable[[], None]) -> Case:
-    compiler, name, leaves = request.param
-    if kernels.module_for("tree", CPU) is None if compiler == "numba" else not kernels._module("tree", "cuda"):
-        pytest.skip("the compiler is missing")
-    if compiler != "numba":
-        if (compiler == "gpu") != torch.cuda.is_available():
-            pytest.skip("interpreted without a GPU, compiled with one")
-        blind()
-    device = torch.device("cuda" if compiler == "gpu" else "cpu")
-    return Case(compiler, device, several(SETTINGS[name], leaves, cuda_graph=False))
+    some = [(NUMBA, name, leaves) for name in SETTINGS for leaves in by_numba]
+    some += [(TRITON, name, leaves) for name, leaves in triton]
+    params = [
+        pytest.param(
+            Case(way.values[0], several(SETTINGS[name], leaves, cuda_graph=False)),
+            id=f"{name}-{leaves}-{way.values[0]}",
+            marks=way.marks,
+        )
+        for way, name, leaves in some
+    ]
+    return pytest.mark.parametrize("case", params)
 
 
 FOUR = [("puct", 1), ("puct with all", 4), ("gumbel", 1), ("gumbel", 4)]
@@ -322,12 +303,12 @@ def test_moves_that_there_are_not_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("size", "leaves", "algorithm"), [(9, 1, "puct"), (19, 3, "gumbel"), (25, 1, "gumbel")])
-def test_compiles(size: int, leaves: int, algorithm: str, blind: Callable[[], None]) -> None:
+def test_compiles(size: int, leaves: int, algorithm: str, use: Callable[[str], None]) -> None:
     """To machine code that spills next to nothing."""
     pytest.importorskip("triton")
     from zerogo.kernels.cuda import tree as tree_kernels
 
-    blind()
+    use("blind")
     states, settings = board.new_games(2, Rules(size=size)), SearchConfig(algorithm=algorithm, leaves=leaves)
     search = Search(TableEvaluator(), settings, keeps_scores=leaves > 1)
     search_state = searched(search, states, torch.tensor([4, 4]), steps=1)
