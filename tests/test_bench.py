@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,12 +16,9 @@ from zerogo import bench, board, kernels
 from zerogo.bench import __main__ as command
 from zerogo.bench import jax_peers, net
 from zerogo.bench.board import draw
-from zerogo.bench.memory import peak_bytes
 from zerogo.bench.net import peaks_of
-from zerogo.bench.search import PARTS, REST, STAGES, StageClock
 from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.search import search as steps
 from zerogo.system.runtime import captured
 
 CPU = "--device cpu --threads 1"
@@ -64,12 +60,11 @@ def test_lines_of_the_board(capsys) -> None:
     assert [line["size"] for line in lines] == [3, 5] and all(line["moves_per_s"] > 0 for line in lines)
 
 
-def test_lines_of_encoders(capsys) -> None:
-    without = "--without ladder_capture+ladder_escape"
-    lines = measured(f"features --size 5 --batch 4,8 {CPU} {SHORT} {without}", capsys)
-    expected = [("features", batch, "alphago48", 46) for batch in (4, 8)]
-    assert [(line["bench"], line["batch"], line["preset"], line["planes"]) for line in lines] == expected
-    assert all(min(line["positions_per_s"], line["zero17_positions_per_s"], line["ratio"]) > 0 for line in lines)
+def test_an_encoder_is_measured_next_to_zero17(capsys) -> None:
+    for encoder, planes in (("alphago48", 48), ("stones+liberties:8", 10)):
+        (line,) = measured(f"net {TINY} {SHORT} --encoder {encoder}", capsys)
+        assert (line["encoder"], line["planes"]) == (encoder, planes)
+        assert min(line["encoded_per_s"], line["zero17_encoded_per_s"], line["encoder_ratio"], line["evals_per_s"]) > 0
 
 
 def test_peaks_by_a_devices_name() -> None:
@@ -124,63 +119,10 @@ def test_searches_of_all_kinds(options: str, capsys) -> None:
     assert str(line[name]).startswith(value) and ({"collision_share", "gain"} <= line.keys()) == (name == "leaves")
 
 
-def test_a_profile_leaves_the_search_as_it_was(capsys) -> None:
-    before = {name: getattr(steps, name) for name in PARTS}
-    command.main(command.parse(f"profile {TINY} {SHORT} --sims 3".split()))
-    assert {name: getattr(steps, name) for name in PARTS} == before
+def test_a_profile_lists_torchs_operations(capsys) -> None:
+    command.main(command.parse(f"search {TINY} {SHORT} --sims 3 --profile".split()))
     out, table = capsys.readouterr()
-    lines = [json.loads(line) for line in out.splitlines()]
-    assert [line["kernels"] for line in lines] == ["compiled", "plain"]
-    for line in lines:
-        assert COMMON <= line.keys() and tuple(line["stages_us"]) == tuple(line["shares"]) == STAGES
-        assert all(microseconds > 0 for microseconds in line["stages_us"].values())
-        assert sum(line["stages_us"].values()) == pytest.approx(line["us_per_step"], abs=2)
-        assert sum(line["shares"].values()) == pytest.approx(1, abs=1e-3)
-    assert all(stage in table for stage in (*STAGES, "together"))
-
-
-def test_a_stage_is_not_charged_for_those_inside_it(monkeypatch) -> None:
-    """On a clock that ticks once a look, an outer stage with an inner one in its middle gets what is before and
-    after."""
-    ticks = iter(range(100))
-    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
-    clock = StageClock.__new__(StageClock)
-    clock.device, clock.marks, clock.stage = torch.device("cpu"), [], REST
-    inner = clock.timed("network", lambda: None)
-    clock.timed("answer", inner)()
-    assert list(clock.durations()) == [("answer", 1), ("network", 1), ("answer", 1)]
-
-
-def test_memory(capsys, monkeypatch) -> None:
-    """Trees that fit grow with the memory and shrink with the batch, and what a line adds up to fits the device."""
-    monkeypatch.setattr("zerogo.bench.memory.GAMES", (2, 6))
-    monkeypatch.setattr("zerogo.bench.memory.SIMULATIONS", (2, 8))
-    words = f"memory --size 3 --memory 1,2 --batch 8,64 --sims 10 --blocks 1 --channels 8 {CPU}"
-    lines = measured(words, capsys)
-    given = [(memory, what) for memory in (1, 2) for what in ("batch", "batch", "simulations")]
-    assert [(line["memory_gb"], line["given"]) for line in lines] == given
-    for line in lines:
-        assert 0 < line["bytes_per_node"] < 1400
-        parts = sum(line[name] for name in ("trees_mb", "games_mb", "workspace_mb", "network_mb", "context_mb"))
-        assert 0.98 * line["memory_gb"] * 1000 < parts < 1.005 * line["memory_gb"] * 1000
-    nodes = [line["nodes"] for line in lines if line["given"] == "batch"]
-    assert nodes[0] > nodes[1] and nodes[2] > nodes[0] and nodes[3] > nodes[1]
-
-
-def test_memory_of_a_run(tmp_path, capsys) -> None:
-    settings = tiny.config("replay.capacity=50", "replay.min_window=50", "pipeline.keep_checkpoints=1")
-    settings.dump(tmp_path / "tiny.yaml")
-    command.main(command.parse(["memory", "--run", str(tmp_path / "tiny.yaml"), "--minutes", "0.03"]))
-    line = json.loads(capsys.readouterr().out)
-    assert line["full_after_minutes"] < 0.1 and 50 < line["resident_mb_full"] <= line["resident_mb_most"]
-
-
-def test_peak_of_memory(capfd) -> None:
-    """What was given back before the next tensor came counts once, and what is held beside another counts with it."""
-    cpu = torch.device("cpu")
-    assert peak_bytes(lambda: [torch.zeros(1000, 1000).sum() for _ in range(3)], cpu) == pytest.approx(4e6, rel=0.01)
-    assert peak_bytes(lambda: torch.zeros(1000, 1000) + torch.zeros(1000), cpu) == pytest.approx(8e6, rel=0.01)
-    assert capfd.readouterr().err == "", "the profiler's C++ part is silent"
+    assert len(out.splitlines()) == 1 and "aten::" in table and "Self CPU" in table
 
 
 # Peers, with a process that stands in for them
@@ -272,18 +214,15 @@ def refused(words: str, sentence: str, capsys) -> None:
         (f"board --size x {CPU}", "'x'"),
         (f"board --size 0 {CPU}", "0"),
         (f"board --size 7 --peer {CPU}", "--peer with size 7; pgx plays 9 and 19"),
-        (f"features --size 5 {CPU} --without eyes", "--without 'eyes'; alphago48 holds stones"),
-        (f"features --size 5 {CPU} --preset stones+eyes", "the plane group 'eyes'"),
-        (f"features --size 5 {CPU} --rounds 0", "0 rounds"),
+        (f"net {TINY} --encoder stones+eyes", "the plane group 'eyes'"),
+        (f"net {TINY} --rounds 0", "0 rounds"),
         (f"search {TINY} --sims 0", "--sims is 0"),
         (f"search {TINY} --leaves 0", "--leaves is 0"),
         (f"search {TINY} --spread -1", "--spread is -1.0"),
         (f"search {TINY} --kernels fast", "--kernels is 'fast'; allowed are compiled and plain"),
         (f"search {TINY} --algorithm best", "'best'"),
-        (f"profile {TINY} --sims 0", "--sims is 0"),
         (f"selfplay {TINY} --sims 0", "--sims is 0"),
-        ("memory --memory much", "'much' is not a list of whole numbers"),
-        (f"memory --size 3 --blocks -1 {CPU}", "-1"),
+        (f"net --size 3 --batch 4 --blocks -1 --channels 8 {CPU}", "-1"),
     ],
 )
 def test_bad_input_gets_one_sentence(words: str, sentence: str, capsys) -> None:

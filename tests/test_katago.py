@@ -378,5 +378,5 @@ def test_bench_measures_a_file(tmp_path: Path, capsys) -> None:
     words = ["net", "--checkpoint", str(path), "--size", "5", "--batch", "2", "--rounds", "1", "--seconds", "0.01"]
     bench.main(bench.parse([*words, "--device", "cpu"]))
     assert json.loads(capsys.readouterr().out)["checkpoint"] == str(path)
-    with pytest.raises(InputError, match="are for a fresh network"):
+    with pytest.raises(InputError, match="--spread is for a fresh network"):
         bench.main(bench.parse(["search", "--checkpoint", str(path), "--spread", "1"]))

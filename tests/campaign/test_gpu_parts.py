@@ -14,22 +14,20 @@ from zerogo.bench import gpu
 from zerogo.bench.__main__ import main, parse
 from zerogo.bench.gpu import Part
 
-TRAIN = (
-    "zerogo.bench train --size 3 --batch 8 --blocks 1 --channels 4 --rounds 1 --seconds 0.01 --device cpu --threads 1"
-)
+NET = "zerogo.bench net --size 3 --batch 8 --blocks 1 --channels 4 --rounds 1 --seconds 0.01 --device cpu --threads 1"
 
 
 def test_lines_and_verdicts(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(gpu, "pick_device", torch.device)
     monkeypatch.setattr(gpu, "describe", lambda device: {"device": str(device)})
-    parts = {"learning": Part(TRAIN, 300, {"samples_per_s": 1, "taken_per_s": None}), "timeit": Part("timeit 1", 300)}
+    parts = {"network": Part(NET, 300, {"evals_per_s": 1, "tflops_per_s": None}), "timeit": Part("timeit 1", 300)}
     monkeypatch.setattr(gpu, "PARTS", parts)
     main(parse(["gpu", "--device", "cuda"]))
     out, table = capsys.readouterr()
     first, line = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    assert first["device"] == "cuda" and line["bench"] == "train" and line["samples_per_s"] > 1
+    assert first["device"] == "cuda" and line["bench"] == "net" and line["evals_per_s"] > 1
     rows = [line.split() for line in table.splitlines()]
-    assert [row[-1] for row in rows if row[:1] == ["learning"]] == ["holds", f"{line['taken_per_s']:,}"]
+    assert [row[-1] for row in rows if row[:1] == ["network"]] == ["holds", f"{line['tflops_per_s']:,.3g}"]
     monkeypatch.setattr(gpu, "PARTS", {"timeit": Part("timeit nothing", 300)})
     with pytest.raises(SystemExit) as end:
         main(parse(["gpu", "--device", "cuda"]))
@@ -43,8 +41,8 @@ def test_a_part_that_does_not_end() -> None:
     assert time.monotonic() - start < 30
 
 
-def test_three_rounds(tmp_path: Path, monkeypatch) -> None:
-    """With a driver whose GPU works all the time: half before the first round's end, when nothing is counted."""
+def test_three_iterations(tmp_path: Path, monkeypatch) -> None:
+    """With a driver whose GPU works all the time: half before the first iteration ends, when nothing is counted."""
     settings = tiny.config("run.name=nine")
     settings.dump(tmp_path / "9x9.yaml")
     driver = tmp_path / "nvidia-smi"
@@ -54,6 +52,6 @@ def test_three_rounds(tmp_path: Path, monkeypatch) -> None:
     driver.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(gpu, "CONFIG", tmp_path / "9x9.yaml")
-    found = gpu._rounds(tiny.CPU)
-    assert found["busy_share"] == 0.97 and "peak_memory_gb" not in found
-    assert found["selfplay_s"] > 0 and found["train_s"] > 0 and found["rest_s"] >= 0
+    figures = gpu._run_iterations(tiny.CPU)
+    assert figures["busy_share"] == 0.97 and "peak_memory_gb" not in figures
+    assert figures["selfplay_s"] > 0 and figures["train_samples_per_s"] > 0 and figures["rest_s"] >= 0

@@ -1,9 +1,9 @@
 """The measurements of `zerogo bench`.
 
-Each prints JSON lines, one a configuration. How fast something is, is always said beside what it is to be compared
-with, in the same run: rounds of both take turns, so that what else the machine does falls on both.
+Each prints JSON lines, one for each configuration. A speed stands next to what it is compared with, measured in the
+same run: rounds of both alternate, so that other load on the machine affects both.
 
-Here is what they share: rounds, lines and tables, and other programs that are timed beside zerogo."""
+This module holds what they share: rounds, lines and tables, and other programs that are timed next to zerogo."""
 
 import argparse
 import contextlib
@@ -23,18 +23,13 @@ from zerogo.system.runtime import pick_device, synchronize
 
 PEER_SCRIPT = Path(__file__).with_name("jax_peers.py")
 PEER_SIZES = (9, 19)  # boards of pgx
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-def peer_batches(args: argparse.Namespace, batch: int) -> list[int]:
-    """Returns in which batches a peer is timed beside zerogo's."""
-    return [] if not args.peer else [batch] if args.peer_batch is None else whole_numbers(args.peer_batch)
-
-
-def whole_numbers(text: str) -> list[int]:
+def parse_numbers(text: str) -> list[int]:
     """Returns the whole numbers of a list like "9,19", for an option that takes several; each is at least 1."""
     try:
-        numbers = [int(part) for part in text.split(",")]
+        numbers = [int(word) for word in text.split(",")]
     except ValueError:
         raise InputError(f"{text!r} is not a list of whole numbers such as 9 or 9,19") from None
     if min(numbers) < 1:
@@ -44,61 +39,67 @@ def whole_numbers(text: str) -> list[int]:
 
 def open_device(args: argparse.Namespace) -> torch.device:
     """Returns the device of --device, with the CPU set up and the kernels tried."""
-    tuning.set_up_cpu(tuning.set_up_cpu(args.threads))  # a number that stays: what is compared has the same
+    tuning.set_up_cpu(tuning.set_up_cpu(args.threads))  # fixed from here on: all that is compared has the same number
     device = pick_device(args.device)
-    for size in whole_numbers(args.size):
+    for size in parse_numbers(args.size):
         tuning.prove_kernels(device, size)
     return device
 
 
 def cases(args: argparse.Namespace) -> Iterator[tuple[int, int]]:
     """Yields every size with every batch."""
-    for size in whole_numbers(args.size):
+    for size in parse_numbers(args.size):
         if getattr(args, "peer", False) and size not in PEER_SIZES:
             raise InputError(f"--peer with size {size}; pgx plays {' and '.join(map(str, PEER_SIZES))}")
-        yield from ((size, batch) for batch in whole_numbers(args.batch))
+        yield from ((size, batch) for batch in parse_numbers(args.batch))
 
 
-def in_turn(args: argparse.Namespace, works: Mapping[Any, Callable[[float], Found]]) -> dict[Any, list[Found]]:
-    """Returns what each work found in each of its rounds, which take turns; a work is told how many seconds to last."""
-    found: dict[Any, list[Found]] = {name: [] for name in works}
+def peer_batches(args: argparse.Namespace, batch: int) -> list[int]:
+    """Returns the batches in which a peer is timed next to zerogo's."""
+    return [] if not args.peer else [batch] if args.peer_batch is None else parse_numbers(args.peer_batch)
+
+
+def alternate_rounds(
+    args: argparse.Namespace, works: Mapping[Any, Callable[[float], Result]]
+) -> dict[Any, list[Result]]:
+    """Returns the results of each work's rounds, which alternate; a work gets the seconds that it should last."""
+    results: dict[Any, list[Result]] = {name: [] for name in works}
     for _ in range(args.rounds):
         for name, work in works.items():
-            found[name].append(work(args.seconds))
-    return found
+            results[name].append(work(args.seconds))
+    return results
 
 
-def per_second(work: Callable[[], Any], device: torch.device, seconds: float, at_least: int = 1) -> float:
-    """Returns how often the work is done in a second, over at least so many seconds and so many times."""
-    start, times = now(device), 0
+def measure_rate(work: Callable[[], Any], device: torch.device, seconds: float, at_least: int = 1) -> float:
+    """Returns how often the work is done per second, measured over at least so many seconds and so many times."""
+    start, times = device_time(device), 0
     while times < at_least or time.perf_counter() - start < seconds:
         work()
         times += 1
         if times % 10 == 0:
             synchronize(device)
-    return times / (now(device) - start)
+    return times / (device_time(device) - start)
 
 
-def now(device: torch.device) -> float:
-    """Returns the time in seconds when the device has done all that it was given."""
+def device_time(device: torch.device) -> float:
+    """Returns the time in seconds after the device has finished its queued work."""
     synchronize(device)
     return time.perf_counter()
 
 
-def line_of(bench: str, size: int, batch: int, device: torch.device, dtype: str | torch.dtype) -> dict[str, Any]:
-    """Returns what every line says of its configuration."""
+def describe_case(bench: str, size: int, batch: int, device: torch.device, dtype: str | torch.dtype) -> dict[str, Any]:
+    """Returns the fields with which every line begins."""
     line = {"bench": bench, "size": size, "batch": batch, "device": str(device)}
     return line | {"dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads()}
 
 
-def report(line: dict[str, Any]) -> None:
+def print_line(line: dict[str, Any]) -> None:
     """Prints one measurement as a JSON line, to which torch's version is added."""
     print(json.dumps({**line, "torch": torch.__version__}), flush=True)
 
 
-def show_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Writes columns for a person to stderr; stdout has the JSON lines alone. All cells but a row's first stand to the
-    right."""
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Writes aligned columns to stderr, since stdout holds JSON lines only. All but the first are aligned right."""
     lines = [tuple(header), *map(tuple, rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(header))]
     for first, *others in lines:
@@ -107,8 +108,8 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 class PeerProcess(contextlib.AbstractContextManager):
-    """mctx or pgx in a process of its own (`jax_peers.py`), run by a Python that has what it needs and need not have
-    zerogo: it works while it is asked, and waits otherwise. name: what it calls itself, with its versions."""
+    """mctx or pgx in a separate process (`jax_peers.py`), run by a Python that has them and need not have zerogo. It
+    works while a request is open and waits otherwise. name: the library, its version and its device."""
 
     def __init__(self, args: argparse.Namespace, library: str, *words: Any) -> None:
         """library: what the Python must be able to import. words: the script's further arguments. Raises InputError
@@ -129,7 +130,7 @@ class PeerProcess(contextlib.AbstractContextManager):
             advice = f"install {library} there, or name another with --peer-python"
             raise InputError(f"--peer: {python} has no {library} that can be imported; {advice}")
 
-    def ask(self, *words: Any) -> float:
+    def request(self, *words: Any) -> float:
         """Returns the peer's answer to a line of words, which is a rate. Raises InputError where it ended instead."""
         try:
             self.process.stdin.write(" ".join(map(str, words)) + "\n")

@@ -1,8 +1,8 @@
-"""Random legal moves a second: how fast many games are played at once, beside pgx (rounds of each in turn).
+"""Random legal moves per second: how fast many games are played at once, next to pgx (their rounds alternate).
 
-A move is drawn uniformly from the exact legal mask, pass included. Every game in the batch is going on: one that ends
-is replaced by a fresh one before the next move, and the time for that counts. The peer does the same on the same device
-in its own process, with --peer-batch in several, of which the fastest counts; only one works at a time."""
+A move is drawn uniformly from the exact legal mask, pass included. Every game of the batch is running: one that ends is
+replaced by a fresh one before the next move, and the time for that counts. The peer does the same on the same device in
+a separate process; of several --peer-batch the fastest counts."""
 
 import argparse
 import contextlib
@@ -25,22 +25,21 @@ def run_board(args: argparse.Namespace) -> None:
     device = bench.open_device(args)
     for size, batch in bench.cases(args):
         games = RandomGames(Rules(size=size, superko=args.superko), batch, device)
-        line = bench.line_of("board", size, batch, device, torch.int32) | {"superko": args.superko}
-        with contextlib.ExitStack() as running:
+        line = bench.describe_case("board", size, batch, device, torch.int32) | {"superko": args.superko}
+        with contextlib.ExitStack() as processes:
             peers = {
-                number: running.enter_context(bench.PeerProcess(args, "pgx", size, number, line["threads"], device))
+                number: processes.enter_context(bench.PeerProcess(args, "pgx", size, number, line["threads"], device))
                 for number in bench.peer_batches(args, batch)
             }
             games.play_plies(WARM_PLIES * size * size)
-            works = {0: games.moves_per_second} | {number: peer.ask for number, peer in peers.items()}
-            rates = {name: statistics.median(found) for name, found in bench.in_turn(args, works).items()}
-        own = rates.pop(0)
-        line["moves_per_s"] = round(own)
+            works = {"zerogo": games.moves_per_second} | {number: peer.request for number, peer in peers.items()}
+            rates = {name: statistics.median(rates) for name, rates in bench.alternate_rounds(args, works).items()}
+        line["moves_per_s"] = round(rates["zerogo"])
         if peers:
-            best = max(rates, key=rates.get)
+            best = max(peers, key=rates.get)
             line |= {"peer": peers[best].name, "peer_batch": best, "peer_moves_per_s": round(rates[best])}
-            line["ratio"] = round(own / rates[best], 2)
-        bench.report(line)
+            line["ratio"] = round(rates["zerogo"] / rates[best], 2)
+        bench.print_line(line)
 
 
 class RandomGames:
@@ -67,8 +66,8 @@ class RandomGames:
         return board.new_games(number, self.rules, device=self.device, move_cap=2 * self.rules.size**2)
 
     def moves_per_second(self, seconds: float) -> float:
-        """Returns moves a second, over at least that many seconds."""
-        rounds = bench.per_second(lambda: self.play_plies(PLIES), self.device, seconds)
+        """Returns moves per second, over at least that many seconds."""
+        rounds = bench.measure_rate(lambda: self.play_plies(PLIES), self.device, seconds)
         return rounds * PLIES * self.state.num_games
 
 

@@ -1,8 +1,9 @@
-"""`gpu`: what a machine with a GPU does, in ten minutes: each part is a command of its own under its own time limit,
-and what was seen stands beside what is expected. `train`: samples learned a second."""
+"""`gpu`: what a machine with a GPU does, in ten minutes. Each part is a separate command with a time limit, and its
+figures stand next to the expected ones."""
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import shlex
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,28 +21,22 @@ from typing import Any
 import torch
 
 from zerogo import bench, config, kernels, tuning
-from zerogo.bench.net import NetworkSetup
-from zerogo.config import GameConfig, NetworkConfig, ReplayConfig, TrainingConfig
 from zerogo.errors import InputError
-from zerogo.network.trainer import Trainer
 from zerogo.pipeline import train
-from zerogo.replay import Replay, TrainingBatch, device_for
-from zerogo.selfplay import random_games
 from zerogo.system.runtime import describe, pick_device
 from zerogo.system.telemetry import METRICS_FILE
 
-RANDOM_GAMES = 200
 ROOT = Path(__file__).parents[2]
 SIDES = 9, 19  # of the boards that the parts are about
-CONFIG, ROUNDS = ROOT / "configs" / "9x9.yaml", 3
+CONFIG, ITERATIONS = ROOT / "configs" / "9x9.yaml", 3
 WHOLE_NET = "--blocks 6 --channels 96"
 PHASES = {"selfplay": "selfplay_s", "train": "train_s", "rest": "rest_s"}
 
 
 @dataclass
 class Part:
-    """One command of the whole and the figures of its last JSON line that are judged: name to the least that is
-    expected, None for what is only shown. `python -m` stands before the command."""
+    """One command (without the `python -m` before it) and the figures of its last JSON line that are judged: their
+    names with the least expected value, None for figures that are only shown."""
 
     command: str
     seconds: int
@@ -61,11 +56,10 @@ PARTS = {
     ),
     "search 4,096": Part(f"zerogo.bench search --batch 4096 --sims 64 --rounds 3 {WHOLE_NET}", 45, {"efficiency": 0.9}),
     "self-play": Part(f"zerogo.bench selfplay --batch 4096 --sims 32 --rounds 1 {WHOLE_NET}", 45, {"efficiency": 0.8}),
-    "learning": Part(f"zerogo.bench train --batch 1024 {WHOLE_NET}", 25, {"samples_per_s": 180_000}),
-    "three rounds of configs/9x9.yaml": Part(
-        "zerogo.bench gpu --part rounds",
-        115,
-        {"busy_share": 0.85, "peak_memory_gb": None} | dict.fromkeys(PHASES.values()),
+    "three iterations of configs/9x9.yaml": Part(
+        "zerogo.bench gpu --part run",
+        140,
+        {"busy_share": 0.85, "train_samples_per_s": 180_000, "peak_memory_gb": None} | dict.fromkeys(PHASES.values()),
     ),
 }
 
@@ -74,17 +68,17 @@ def run_gpu(args: argparse.Namespace) -> None:
     """Runs all parts, or the one that is named, and prints their lines and a table. Raises SystemExit with status 1
     where something that is expected was not seen."""
     device = pick_device(args.device)
-    parts = {"kernels": _kernels, "rounds": _rounds}
+    parts = {"kernels": _kernels, "run": _run_iterations}
     if args.part and args.part not in parts:
         raise InputError(f"--part is {args.part!r}; allowed are {' and '.join(parts)}")
     if args.part:
-        bench.report({"bench": "gpu", "part": args.part} | parts[args.part](device))
+        bench.print_line({"bench": "gpu", "part": args.part} | parts[args.part](device))
         return
     if device.type != "cuda":
         raise InputError(f"the device is {device}; this needs a CUDA device (the other benches run on a CPU, too)")
-    bench.report({"bench": "gpu"} | describe(device))
-    rows = [row for name, part in PARTS.items() for row in _judged(name, part, *_run(part))]
-    bench.show_table(("part", "figure", "seen", "expected", "verdict"), rows)
+    bench.print_line({"bench": "gpu"} | describe(device))
+    rows = [row for name, part in PARTS.items() for row in _judge(name, part, *_run(part))]
+    bench.print_table(("part", "figure", "seen", "expected", "verdict"), rows)
     if any(row[-1] != "holds" for row in rows if row[-1]):
         raise SystemExit(1)
 
@@ -109,7 +103,7 @@ def _run(part: Part) -> tuple[dict[str, Any], str]:
     return json.loads(lines[-1]) if lines else {}, last[:80] if process.returncode else ""
 
 
-def _judged(name: str, part: Part, line: dict[str, Any], fault: str) -> Iterator[tuple[str, ...]]:
+def _judge(name: str, part: Part, line: dict[str, Any], fault: str) -> Iterator[tuple[str, ...]]:
     """Yields the table's rows of a part: an empty verdict where nothing is expected."""
     if fault or not part.expected:
         yield name, part.command.split()[0], fault or "no fault", "no fault", "FALLS SHORT" if fault else "holds"
@@ -122,60 +116,58 @@ def _judged(name: str, part: Part, line: dict[str, Any], fault: str) -> Iterator
 
 
 def _kernels(device: torch.device) -> dict[str, Any]:
-    """Returns what does the work of the kernels, and shows of each what is wrong with it; triton: 1 where it is Triton
-    alone."""
-    found = [tuning.prove_kernels(device, size) for size in SIDES]
-    rows = [(name, *(of[name] or "right" for of in found)) for name in found[0]]
-    bench.show_table(("kernel", *(f"{size}x{size}" for size in SIDES)), rows)
+    """Returns which kernels are in use, and prints what is wrong with each; triton: 1 where all are Triton's."""
+    faults = [tuning.prove_kernels(device, size) for size in SIDES]
+    rows = [(name, *(of_size[name] or "right" for of_size in faults)) for name in faults[0]]
+    bench.print_table(("kernel", *(f"{size}x{size}" for size in SIDES)), rows)
     used = kernels.in_use(device)
     return {"kernels": used, "triton": int(used == "kernels by triton")}
 
 
-def _rounds(device: torch.device) -> dict[str, Any]:
-    """Returns what three rounds of configs/9x9.yaml without matches took, after a first one that warms all up: the
-    seconds of each phase, the share of the time in which the GPU had work, and the most memory that torch held, in
-    10^9 bytes.
+def _run_iterations(device: torch.device) -> dict[str, Any]:
+    """Returns what three iterations of configs/9x9.yaml without matches took, after a first one as a warm-up: the
+    seconds of each phase, the samples learned per second, the share of the time in which the GPU had work, and the most
+    memory that torch held, in 10^9 bytes.
 
-    The share is what the GPU's driver samples: a profiler's trace of three rounds would hold millions of events."""
-    with tempfile.TemporaryDirectory() as folder, _watched(device) as samples:
-        settings = [f"run.directory={folder}", f"run.device={device}", f"pipeline.iterations={1 + ROUNDS}"]
+    The driver samples that share: a profiler's trace of three iterations would hold millions of events."""
+    with tempfile.TemporaryDirectory() as folder, _sample_driver(device) as samples:
+        settings = [f"run.directory={folder}", f"run.device={device}", f"pipeline.iterations={1 + ITERATIONS}"]
         settings += ["pipeline.minutes=0", "pipeline.final_matches=false", "evaluation.every_minutes=0"]
         settings = config.load(CONFIG, settings)
         with contextlib.redirect_stdout(sys.stderr):  # stdout has the lines alone
             train(settings)
-        kept = (Path(folder) / settings.run.name / "logs" / METRICS_FILE).read_text().splitlines()
-    rounds = [line for line in map(json.loads, kept) if "time/iterations" in line]
-    found = phases(rounds, settings.training.batch)
-    inside = [share for moment, share in samples if rounds[0]["time"] <= moment <= rounds[-1]["time"]]
-    if inside:
-        found["busy_share"] = round(sum(inside) / len(inside) / 100, 3)
+        lines = (Path(folder) / settings.run.name / "logs" / METRICS_FILE).read_text().splitlines()
+    iterations = [line for line in map(json.loads, lines) if "time/iterations" in line]
+    figures = phases(iterations, settings.training.batch)
+    shares = [share for moment, share in samples if iterations[0]["time"] <= moment <= iterations[-1]["time"]]
+    if shares:
+        figures["busy_share"] = round(sum(shares) / len(shares) / 100, 3)
     if device.type == "cuda":
-        found["peak_memory_gb"] = round(torch.cuda.max_memory_allocated(device) / 1e9, 2)
-    return found
+        figures["peak_memory_gb"] = round(torch.cuda.max_memory_allocated(device) / 1e9, 2)
+    return figures
 
 
-def phases(rounds: list[dict[str, float]], batch: int) -> dict[str, float]:
-    """Returns the seconds of self-play, of learning and of all else between the first charted round and the last.
+def phases(iterations: list[dict[str, float]], batch: int) -> dict[str, float]:
+    """Returns the seconds of self-play, of learning and of all else between the first charted iteration and the last,
+    and the samples learned per second of learning.
 
-    rounds: the lines of metrics.jsonl in which a round is charted. batch: samples of a step."""
-    after = rounds[1:]
-    played = sum(
-        (new["time/games"] - old["time/games"]) / new["selfplay/games_per_s"]
-        for old, new in zip(rounds, after, strict=False)
-    )
-    learned = sum(
-        (new["step"] - old["step"]) * batch / new["train/samples_per_s"]
-        for old, new in zip(rounds, after, strict=False)
-        if "train/samples_per_s" in new
-    )
-    total = 60 * (rounds[-1]["time/minutes"] - rounds[0]["time/minutes"])
+    iterations: the lines of metrics.jsonl that chart an iteration. batch: samples of a step."""
+    played = learned = samples = 0.0
+    for before, after in itertools.pairwise(iterations):
+        played += (after["time/games"] - before["time/games"]) / after["selfplay/games_per_s"]
+        if "train/samples_per_s" in after:
+            step_samples = (after["step"] - before["step"]) * batch
+            samples += step_samples
+            learned += step_samples / after["train/samples_per_s"]
+    total = 60 * (iterations[-1]["time/minutes"] - iterations[0]["time/minutes"])
     seconds = {"selfplay": played, "train": learned, "rest": total - played - learned}
-    return {PHASES[name]: round(value, 2) for name, value in seconds.items()}
+    figures = {PHASES[name]: round(value, 2) for name, value in seconds.items()}
+    return figures | ({"train_samples_per_s": round(samples / learned)} if learned else {})
 
 
 @contextlib.contextmanager
-def _watched(device: torch.device) -> Iterator[list[tuple[float, float]]]:
-    """Yields a list that holds, when the block has ended, the driver's samples: the time in seconds since 1970, and the
+def _sample_driver(device: torch.device) -> Iterator[list[tuple[float, float]]]:
+    """Yields a list that the end of the block fills with the driver's samples: the time in seconds since 1970, and the
     percentage of the time before in which a kernel ran. It stays empty where nvidia-smi can't tell."""
     samples: list[tuple[float, float]] = []
     # The driver numbers all GPUs, torch only those that CUDA_VISIBLE_DEVICES leaves.
@@ -195,43 +187,14 @@ def _watched(device: torch.device) -> Iterator[list[tuple[float, float]]]:
     finally:
         watch.terminate()
         reader.join()
-        samples += sampled(lines)
+        samples += parse_samples(lines)
 
 
-def sampled(lines: list[str]) -> list[tuple[float, float]]:
+def parse_samples(lines: list[str]) -> list[tuple[float, float]]:
     """Returns the time and the percentage of each line such as "2026/11/22 15:59:08.123, 97"; others are left out."""
-    found = []
+    samples = []
     for line in lines:
         with contextlib.suppress(ValueError):
             moment, share = line.split(", ")
-            found.append((datetime.strptime(moment, "%Y/%m/%d %H:%M:%S.%f").timestamp(), float(share)))
-    return found
-
-
-def run_train(args: argparse.Namespace) -> None:
-    """Prints a line for every size and batch: samples learned a second, of batches that are drawn from a replay of
-    random games, turned and encoded as in a run; and how many are drawn a second."""
-    for size, batch in bench.cases(args):
-        setup = NetworkSetup(args, size, batch)
-        rates = {name: max(found) for name, found in bench.in_turn(args, _learning(setup, size, batch)).items()}
-        figures = {"samples_per_s": round(rates["learned"]), "taken_per_s": round(rates["taken"])}
-        bench.report(setup.line("train") | {"parameters": setup.network.num_parameters()} | figures)
-
-
-def _learning(setup: NetworkSetup, size: int, batch: int) -> dict[str, Callable[[float], float]]:
-    """Returns what takes batches and learns from them, and what only takes them, for so many seconds, and says how many
-    samples a second that were; both are warm."""
-    heads, settings = NetworkConfig().heads, TrainingConfig(batch=batch)
-    trainer = Trainer(setup.network, setup.encoder, settings, heads, setup.device, setup.dtype)
-    replay = Replay(ReplayConfig(), size, device=device_for(ReplayConfig(), size, setup.device))
-    replay.add(random_games(GameConfig(size=size), RANDOM_GAMES, 1, 0, setup.device).all_samples())
-
-    def _take() -> TrainingBatch:
-        replay.credit = batch
-        return replay.take(batch)
-
-    def _timed(work: Callable[[], Any]) -> Callable[[float], float]:
-        work()
-        return lambda seconds: bench.per_second(work, setup.device, seconds, at_least=3) * batch
-
-    return {"learned": _timed(lambda: trainer.step(_take(), measures=False)), "taken": _timed(_take)}
+            samples.append((datetime.strptime(moment, "%Y/%m/%d %H:%M:%S.%f").timestamp(), float(share)))
+    return samples

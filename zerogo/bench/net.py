@@ -1,9 +1,9 @@
-"""What a position costs before any search: a network's evaluations a second, and an encoder's positions a second.
+"""What a position costs before any search: a network's evaluations per second, and an encoder's positions per second.
 
-`net` times the forward pass alone, with fresh random weights and ready input, and the share of the device's peak. On
-CUDA the pass is timed operation by operation and as a graph, which is how a search replays it, and the faster one
-counts. `features` times an encoder's planes and global inputs beside zero17's; every call sees the positions as if for
-the first time. Positions are from the middle of games of random moves."""
+The network is timed with fresh random weights and ready input, and the share of the device's peak is given. On CUDA the
+forward pass is timed operation by operation and as a graph, which is how a search replays it; the faster one counts.
+With --encoder, the network reads its planes, and encoding is timed next to zero17's; every call encodes the positions
+as if for the first time. Positions are from the middle of games of random moves."""
 
 import argparse
 import re
@@ -17,14 +17,13 @@ from zerogo import bench, board, tuning
 from zerogo.board import State, rng
 from zerogo.checkpoint import fresh_network, load_newest
 from zerogo.config import Config, FeaturesConfig, GameConfig, NetworkConfig
-from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.rules import Rules
 from zerogo.system.runtime import captured
 
-BESIDE = "zero17"
+REFERENCE_ENCODER = "zero17"
 HEADS = ("policy", "value")  # what a search asks for
 # Peaks of the matrix units in TFLOP/s by words of the device's name: the makers' figures for dense bfloat16 with
 # float32 sums and for TF32, as remembered and not looked up again: check yours. Of several entries that fit a name the
@@ -49,14 +48,23 @@ def run_net(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch; the best round counts."""
     for size, batch in bench.cases(args):
         setup = NetworkSetup(args, size, batch)
-        evals = max(bench.in_turn(args, {"net": setup.evals_per_second})["net"])
-        teraflops = evals * setup.network.num_operations(size) / 1e12
-        line = setup.line("net") | {"evals_per_s": round(evals), "tflops_per_s": round(teraflops, 4)}
+        works = {"network": setup.evals_per_second}
+        if args.encoder:
+            encoders = {"encoder": setup.encoder, "reference": make_encoder(REFERENCE_ENCODER, True)}
+            works |= {name: setup.prepare_encoding(encoder) for name, encoder in encoders.items()}
+        rates = {name: max(rates) for name, rates in bench.alternate_rounds(args, works).items()}
+        teraflops = rates["network"] * setup.network.num_operations(size) / 1e12
+        line = setup.line("net") | {"evals_per_s": round(rates["network"]), "tflops_per_s": round(teraflops, 4)}
         peaks = peaks_of(torch.cuda.get_device_name(setup.device)) if setup.device.type == "cuda" else None
         if peaks is not None:
             peak = peaks[0 if setup.dtype == torch.bfloat16 else 1]
             line |= {"peak_tflops_per_s": peak, "share_of_peak": round(teraflops / peak, 4)}
-        bench.report(line)
+        if args.encoder:
+            line |= {"encoder": args.encoder, "planes": setup.encoder.num_planes, "globals": setup.encoder.num_globals}
+            line["encoded_per_s"] = round(rates["encoder"])
+            line[f"{REFERENCE_ENCODER}_encoded_per_s"] = round(rates["reference"])
+            line["encoder_ratio"] = round(rates["encoder"] / rates["reference"], 4)
+        bench.print_line(line)
 
 
 def peaks_of(name: str) -> tuple[float, float] | None:
@@ -72,13 +80,15 @@ def peaks_of(name: str) -> tuple[float, float] | None:
 
 
 class NetworkSetup:
-    """What is measured: an evaluator with fresh random weights, the same at every run, or those of a checkpoint, and
-    games in their middle, which it is shown."""
+    """An evaluator to be measured, with fresh random weights (the same at every run) or those of a checkpoint, and the
+    mid-game positions that it evaluates."""
 
     def __init__(self, args: argparse.Namespace, size: int, batch: int) -> None:
         self.args, self.device = args, bench.open_device(args)
         settings = NetworkConfig(blocks=args.blocks, channels=args.channels, pooling_channels=min(32, args.channels))
-        config = Config(network=settings, features=FeaturesConfig(encoder="zero17"), game=GameConfig(size=size))
+        encoder = getattr(args, "encoder", "") or REFERENCE_ENCODER
+        features = FeaturesConfig(encoder=encoder if encoder in ENCODERS else tuple(encoder.split("+")))
+        config = Config(network=settings, features=features, game=GameConfig(size=size))
         loaded = load_newest(args.checkpoint) if getattr(args, "checkpoint", "") else None
         config = config if loaded is None else loaded.config
         with torch.random.fork_rng(devices=[]):
@@ -95,25 +105,35 @@ class NetworkSetup:
 
     @cached_property
     def forwards(self) -> list[Callable[[], Any]]:
-        """The network alone on planes that are ready, warm; on CUDA, where it can be, as a graph, too."""
+        """The network alone on ready planes, after a warm-up; on CUDA as a graph, too, where it can be captured."""
         planes, inputs = self.encoder.planes(self.state, self.dtype), self.encoder.globals(self.state)
 
         def _forward() -> Any:
             return self.evaluator.network(planes, inputs, None)
 
-        bench.per_second(_forward, self.device, 0.2, at_least=3)
+        bench.measure_rate(_forward, self.device, 0.2, at_least=3)
         replay = captured(_forward, self.device)
         return [_forward] if replay is None else [_forward, replay]
 
     def evals_per_second(self, seconds: float) -> float:
-        """Returns the positions a second of the network alone, the faster one of its forwards, over at least so many
-        seconds of each."""
-        rates = [bench.per_second(forward, self.device, seconds) for forward in self.forwards]
+        """Returns the positions per second of the network alone by the faster one of its forwards, each measured over
+        at least so many seconds."""
+        rates = [bench.measure_rate(forward, self.device, seconds) for forward in self.forwards]
         return max(rates) * self.state.num_games
 
+    def prepare_encoding(self, encoder: Encoder) -> Callable[[float], float]:
+        """Returns a function that encodes the positions for so many seconds and returns how many per second; warm."""
+
+        def _encode() -> None:
+            encoder.planes(self.state, self.dtype)
+            encoder.globals(self.state)
+
+        bench.measure_rate(_encode, self.device, 0.2, at_least=3)
+        return lambda seconds: bench.measure_rate(_encode, self.device, seconds, at_least=3) * self.state.num_games
+
     def line(self, name: str) -> dict[str, Any]:
-        """Returns what every line says of its configuration."""
-        line = bench.line_of(name, self.state.board_size, self.state.num_games, self.device, self.dtype)
+        """Returns the fields that describe the device, the network and the positions."""
+        line = bench.describe_case(name, self.state.board_size, self.state.num_games, self.device, self.dtype)
         shape = {"blocks": self.args.blocks, "channels": self.args.channels}
         if checkpoint := getattr(self.args, "checkpoint", ""):
             shape = {"checkpoint": checkpoint, "parameters": self.network.num_parameters()}
@@ -121,8 +141,7 @@ class NetworkSetup:
 
 
 def middle_games(size: int, batch: int, device: torch.device) -> State:
-    """Returns games in their middle, each at a ply of its own: random moves that pass only where nothing else is
-    legal."""
+    """Returns mid-game positions at different plies, after random moves that pass only where nothing else is legal."""
     games = torch.arange(batch, device=device)
     state = board.new_games(batch, Rules(size=size), device, move_cap=2 * size * size)
     first, last = int(OPENING * size * size), int(3 * OPENING * size * size)
@@ -131,58 +150,15 @@ def middle_games(size: int, batch: int, device: torch.device) -> State:
         weights = board.legal_actions(state).to(torch.float32)
         weights[:, -1] *= 1e-6
         after = board.step(state, rng.choose(rng.key(1, games, ply), weights))
-        goes_on = ((plies > ply) & ~after.finished).nonzero().squeeze(1)
-        state = board.put_(state, goes_on, after.select(goes_on))
+        running = ((plies > ply) & ~after.finished).nonzero().squeeze(1)
+        state = board.put_(state, running, after.select(running))
     return state
 
 
 @torch.no_grad()
 def _spread_(network: Network, encoder: Encoder, state: State, spread: float) -> None:
-    """Scales the policy's last layer so that over the points of a board its logits have this standard deviation, on the
-    average."""
+    """Scales the policy's last layer so that its logits have this mean standard deviation over a board's points."""
     playing = inference_copy(network, state.device, heads=("policy",))
     logits = playing(encoder.planes(state, torch.float32), encoder.globals(state))["policy"]
     weight = network.map_readout.parts["policy"].weight
     weight *= (spread / logits[:, :-1].std(1).mean()).to(weight)
-
-
-# Encoders
-
-
-@torch.inference_mode()
-def run_features(args: argparse.Namespace) -> None:
-    """Prints a line for every size and batch; the best round counts."""
-    device = bench.open_device(args)
-    dtype = tuning.pick_dtype(args.precision, device, Config())
-    encoders = {args.preset: _encoder(args.preset, args.without), BESIDE: make_encoder(BESIDE, True)}
-    for size, batch in bench.cases(args):
-        state = middle_games(size, batch, device)
-        works = {name: _encoding(encoder, state, dtype) for name, encoder in encoders.items()}
-        for work in works.values():
-            work(min(args.seconds, 0.2))
-        rates = {name: max(found) for name, found in bench.in_turn(args, works).items()}
-        own, beside = rates[args.preset], rates[BESIDE]
-        encoder = encoders[args.preset]
-        line = bench.line_of("features", size, batch, device, dtype) | {"preset": args.preset, "without": args.without}
-        line |= {"planes": encoder.num_planes, "globals": encoder.num_globals, "positions_per_s": round(own)}
-        bench.report(line | {f"{BESIDE}_positions_per_s": round(beside), "ratio": round(own / beside, 4)})
-
-
-def _encoding(encoder: Encoder, state: State, dtype: torch.dtype) -> Callable[[float], float]:
-    """Returns what encodes the positions for so many seconds, three times at the least, and says how many a second."""
-
-    def _encode() -> None:
-        encoder.planes(state, dtype)
-        encoder.globals(state)
-
-    return lambda seconds: bench.per_second(_encode, state.device, seconds, at_least=3) * state.num_games
-
-
-def _encoder(preset: str, without: str) -> Encoder:
-    """Returns the encoder of a preset or of groups, less some groups."""
-    groups = list(ENCODERS.get(preset, preset.split("+")))
-    for group in filter(None, without.split("+")):
-        if group not in groups:
-            raise InputError(f"--without {group!r}; {preset} holds {', '.join(groups)}")
-        groups.remove(group)
-    return make_encoder(groups, True)
