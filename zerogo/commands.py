@@ -2,13 +2,20 @@
 
 Importing this module imports no torch, so that --help and mistakes in a command line are answered at once."""
 
+from __future__ import annotations
+
 import argparse
+import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerogo import cli
+from zerogo.errors import InputError
+
+if TYPE_CHECKING:  # it imports torch
+    from zerogo.config import RunConfig
 
 TRAIN = "Starts or resumes a training run: self-play, training and evaluation in turn."
 TRAIN_EXAMPLES = """
@@ -101,7 +108,7 @@ def train_config(arguments: argparse.Namespace) -> Any:
     config = load(path, overrides)
     if not arguments.resume and config.run.start_from:
         config, words = checkpoint.adopt_architecture(config, [text.partition("=")[0].strip() for text in overrides])
-        if words:
+        if words and not distributed.is_launched():  # whose caller has printed them
             distributed.on_rank0(print, words)
     return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
 
@@ -123,7 +130,7 @@ def main_train(arguments: argparse.Namespace) -> None:
         print(describe(arguments.markdown))
         return
     from zerogo import checkpoint
-    from zerogo.pipeline import train
+    from zerogo.pipeline import limits, snapshots, train
     from zerogo.system import distributed
 
     words = {f"--{name}": getattr(arguments, name) for name in ("resume", "config", "run", "export")}
@@ -131,11 +138,30 @@ def main_train(arguments: argparse.Namespace) -> None:
         # Ranks of different commands would wait for each other for ever.
         distributed.require_same(words, "start all with the same command")
         config = train_config(arguments)
-        if not arguments.export:
-            return train(config, arguments.resume, resumed_overrides(arguments, config))
-        newest = checkpoint.load_newest(config.run.folder)
-        checkpoint.export(arguments.export, newest)
-        print(f"wrote the network of step {newest.step} to {arguments.export}")
+        if arguments.export:
+            newest = checkpoint.load_newest(config.run.folder)
+            checkpoint.export(arguments.export, newest)
+            print(f"wrote the network of step {newest.step} to {arguments.export}")
+            return
+        overrides, saved = resumed_overrides(arguments, config), None
+        with contextlib.suppress(InputError):  # of a damaged config.yaml, which the run replaces
+            saved = overrides is not None and snapshots.config_of(config.run.folder, None, overrides)
+        settings = saved or config
+        if not launches(settings.run, limits.most_processes(settings)):
+            train(config, arguments.resume, overrides)
+
+
+def launches(settings: RunConfig, most: int) -> bool:
+    """Returns whether the command was done in processes that this one started, as many as `run.processes` says: not
+    where that is 1, or in a process that torchrun or this function has started. most: what "auto" may choose."""
+    from zerogo import tuning
+    from zerogo.system import distributed
+
+    if distributed.is_rank_of_launcher() or (number := tuning.num_processes(settings, most)) == 1:
+        return False
+    print(f"{number} processes share the work (run.processes)", flush=True)
+    distributed.launch(number)
+    return True
 
 
 def parse_selfplay(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -158,7 +184,6 @@ def parse_selfplay(arguments: Sequence[str] | None = None) -> argparse.Namespace
 
 def main_selfplay(arguments: argparse.Namespace) -> None:
     """Plays games for a run, or writes games of a checkpoint."""
-    from zerogo.errors import InputError
     from zerogo.pipeline import generate, watch
     from zerogo.system import distributed
     from zerogo.system.runtime import require_new_folder
@@ -169,12 +194,13 @@ def main_selfplay(arguments: argparse.Namespace) -> None:
     if games < 1:
         raise InputError(f"--games is {games}; it must be 1 or more")
     with distributed.process_group():
-        setup = cli.open_front_end(arguments, [arguments.checkpoint])
-        checkpoint = setup.checkpoint(arguments.checkpoint)
+        config, checkpoints = cli.read_config(arguments, [arguments.checkpoint])
         out = arguments.out or Path("checkpoints") / time.strftime("selfplay-%Y%m%d-%H%M%S")
         out = distributed.all_gather_object(out)[0]
         distributed.broadcast_from_rank0(require_new_folder, out, "--out")
-        generate(setup, checkpoint, games, out)
+        if not launches(config.run, games):
+            setup = cli.set_up(config, checkpoints)
+            generate(setup, setup.checkpoint(arguments.checkpoint), games, out)
 
 
 def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -208,7 +234,7 @@ def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace
 def main_evaluate(arguments: argparse.Namespace) -> None:
     """Plays a match, or shows the ratings of a run."""
     from zerogo.arena import evaluate, pool
-    from zerogo.errors import InputError
+    from zerogo.system import distributed
     from zerogo.system.runtime import require_new_folder
 
     if arguments.ratings is not None:
@@ -221,8 +247,11 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
         raise InputError(f"--games is {arguments.games}; it must be 2 or more, so that both players get both colours")
     if arguments.resume and arguments.out is None:
         raise InputError("--resume needs --out with the folder of the match")
-    config, checkpoints = cli.read_config(arguments, arguments.players)
-    out = arguments.out or Path("checkpoints") / time.strftime("match-%Y%m%d-%H%M%S")
-    if not arguments.resume:
-        require_new_folder(out, "--out")
-    evaluate(arguments.players, arguments.games, config, out, arguments.opening, arguments.resume, checkpoints)
+    with distributed.process_group():
+        config, checkpoints = cli.read_config(arguments, arguments.players)
+        out = arguments.out or Path("checkpoints") / time.strftime("match-%Y%m%d-%H%M%S")
+        out = distributed.all_gather_object(out)[0]
+        if not arguments.resume:
+            distributed.broadcast_from_rank0(require_new_folder, out, "--out")
+        if not launches(config.run, arguments.games // 2):
+            evaluate(arguments.players, arguments.games, config, out, arguments.opening, arguments.resume, checkpoints)

@@ -23,7 +23,7 @@ from zerogo import sgf
 from zerogo.arena.result import PlayedGame, Stop
 from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.system import bounds
+from zerogo.system import bounds, distributed
 from zerogo.system.runtime import RunLock, make_directory, remove_leftovers, sync_directory, write_atomically
 
 SETTINGS_FILE = "match.json"
@@ -34,9 +34,9 @@ NUM_GAMES = "games"  # the setting that may grow when a match goes on
 
 
 class Journal(contextlib.ExitStack):
-    """Keeps the finished games of an evaluation. Use it as a context manager; it locks the folder against a second
-    process. pairs: the players' names of each match, A first. finished: the games so far, by the match's index. begun:
-    likewise the moves of games that had begun, by their numbers."""
+    """Keeps the finished games of an evaluation. Use it as a context manager; rank 0 locks the folder against another
+    evaluation. pairs: the players' names of each match, A first. finished: the games so far, by the match's index.
+    begun: likewise the moves of games that had begun, by their numbers."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, Any], pairs: Sequence[tuple[str, str]], rules: Rules, resume: bool
@@ -44,24 +44,31 @@ class Journal(contextlib.ExitStack):
         """Opens the folder, a new one or with `resume` one that holds this very match. Raises InputError where it is
         neither."""
         super().__init__()
+        self.folder, self.pairs, self.rules = folder, list(pairs), rules
+        self.finished, self.begun = distributed.broadcast_from_rank0(self._open, settings, resume)
+        # All ranks add whole lines to the ends of the files.
+        self._lines = self.enter_context(open(folder / GAMES_FILE, "ab"))
+        self._moves = self.enter_context(open(folder / MOVES_FILE, "a", encoding="ascii"))
+        sync_directory(folder)
+
+    def _open(self, settings: Mapping[str, Any], resume: bool) -> tuple[list[list[PlayedGame]], list[dict]]:
+        """Locks and tidies the folder; returns the games that it holds, finished and begun."""
+        folder = self.folder
         known = _settings_of(folder)
         _require_fit(folder, known, settings, resume)
-        self.folder, self.pairs, self.rules = folder, list(pairs), rules
         self.enter_context(RunLock(folder, "give --out another folder"))
         make_directory(folder / GAMES_FOLDER)
         for place in (folder, folder / GAMES_FOLDER):
             remove_leftovers(place)
-        self.finished = _read_games(folder / GAMES_FILE, len(self.pairs))
-        self.begun = _read_moves(folder / MOVES_FILE, self.finished)
+        finished = _read_games(folder / GAMES_FILE, len(self.pairs))
+        begun = _read_moves(folder / MOVES_FILE, finished)
         if known != settings:
             text = json.dumps(settings, indent=1) + "\n"
             write_atomically(folder / SETTINGS_FILE, lambda file: file.write(text.encode()))
         if (folder / MOVES_FILE).exists():  # without what is over, and lines that were cut
-            kept = [json.dumps([match, 0, games]) + "\n" for match, games in enumerate(self.begun) if games]
+            kept = [json.dumps([match, 0, games]) + "\n" for match, games in enumerate(begun) if games]
             write_atomically(folder / MOVES_FILE, lambda file: file.write("".join(kept).encode()))
-        self._lines = self.enter_context(open(folder / GAMES_FILE, "ab"))
-        self._moves = self.enter_context(open(folder / MOVES_FILE, "a", encoding="ascii"))
-        sync_directory(folder)
+        return finished, begun
 
     @property
     def num_finished(self) -> int:
@@ -85,7 +92,7 @@ class Journal(contextlib.ExitStack):
 
     def forget_moves(self) -> None:
         """Removes the moves of games under way, of which there are none any more."""
-        (self.folder / MOVES_FILE).unlink(missing_ok=True)
+        distributed.on_rank0((self.folder / MOVES_FILE).unlink, missing_ok=True)
 
 
 def game_file(names: tuple[str, str], number: int) -> str:

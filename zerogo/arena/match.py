@@ -3,10 +3,13 @@
 A game is a function of (players, rules, seed, its number) alone, so it comes out the same alone and among thousands,
 and a match that was interrupted goes on with the games that are missing."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -21,6 +24,7 @@ from zerogo.game import GameState, Move
 from zerogo.players import RESIGN, Player, StatefulPlayer
 from zerogo.rules import Rules, coords
 from zerogo.selfplay.playout import RandomPlayer
+from zerogo.system import distributed
 
 COLOURS = ("paired", "a_black")
 GAMES_AT_ONCE = 1024  # games of one batch, which bounds the memory of trees; a game doesn't depend on it
@@ -73,13 +77,36 @@ def play_match(
     players, is_paired = (player_a, player_b), colours == "paired"
     numbers = range(first_game, first_game + num_games)
     games = [game for game in finished if game.number in numbers]
-    missing = {number: (begun or {}).get(number, []) for number in set(numbers) - {game.number for game in games}}
+    left = sorted(set(numbers) - {game.number for game in games})
+    pairs = sorted({number // 2 for number in left})[distributed.rank() :: distributed.world_size()]
+    begin = partial(MatchGames, players, rules, seed, is_paired, opening_plies, cap, device)
+
+    def note_progress(played: float) -> None:  # the other ranks have come as far as this one
+        on_progress(len(games) + min(len(left), distributed.world_size() * played))
+
+    share = {number: (begun or {}).get(number, []) for number in left if number // 2 in set(pairs)}
     at_once = at_once or (ENGINE_GAMES_AT_ONCE if engines(players) else GAMES_AT_ONCE)
+    played = distributed.run_and_sync_errors(_play, share, begin, at_once, on_games, on_moves, note_progress)
+    games = sorted(sum(distributed.all_gather_object(played), games), key=lambda game: game.number)
+    is_self = player_a is player_b
+    return MatchResult(player_a.name, player_b.name, rules, seed, opening_plies, is_self, is_paired, games)
+
+
+def _play(
+    missing: dict[int, list[int]],
+    begin: Callable[[Sequence[int], Sequence[list[int]]], MatchGames],
+    at_once: int,
+    on_games: Callable[[list[PlayedGame]], None],
+    on_moves: Callable[[int, dict[int, int]], None],
+    on_progress: Callable[[float], None],
+) -> list[PlayedGame]:
+    """Returns the games of these numbers, played from the moves with which each begins, so many in a batch. begin:
+    makes a batch of the numbers and moves. on_progress: called with the number of these games played so far."""
+    games: list[PlayedGame] = []
     while missing:
-        before, plies = num_games - len(missing), max(map(len, missing.values()))
+        before, plies = len(games), max(map(len, missing.values()))
         some = sorted(number for number, moves in missing.items() if len(moves) == plies)[:at_once]
-        kept = [missing.pop(number) for number in some]
-        batch = MatchGames(players, rules, seed, is_paired, opening_plies, cap, device, some, kept)
+        batch = begin(some, [missing.pop(number) for number in some])
         while not batch.are_over:
             over = batch.play_ply()
             games += over
@@ -88,9 +115,7 @@ def play_match(
             if over:
                 on_games(over)
             on_progress(before + batch.progress())
-    games.sort(key=lambda game: game.number)
-    is_self = player_a is player_b
-    return MatchResult(player_a.name, player_b.name, rules, seed, opening_plies, is_self, is_paired, games)
+    return games
 
 
 def engines(players: Sequence[Player]) -> list[StatefulPlayer]:

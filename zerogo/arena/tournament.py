@@ -24,6 +24,7 @@ from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.players import Player, StatefulPlayer, close, require_size
 from zerogo.players.external import ExternalPlayer
+from zerogo.system import distributed
 from zerogo.system.runtime import describe, write_atomically
 from zerogo.system.telemetry import Progress
 
@@ -49,7 +50,7 @@ def evaluate(
     seed from `run`. resume: go on with the match that `out_dir` holds, whose finished games are kept; it must have the
     same players and settings, and may get more games. checkpoints: those read already, by their words. Returns
     the matches. Raises InputError for an unknown player, for one that can't play under the rules and for an odd number
-    of games, before a game is played."""
+    of games, before a game is played. Collective call: ranks share the games, and rank 0 prints and writes."""
     _require_pairing(players, num_games)
     setup, out_dir = cli.set_up(config, checkpoints), Path(out_dir)
     made = named_apart([setup.player(spec) for spec in players if spec != SELF])
@@ -63,10 +64,11 @@ def evaluate(
         pairs = [(made[i].name, made[j].name) for i, j in tournament.pairs]
         with Journal(out_dir, tournament.settings(), pairs, rules, resume) as journal:
             machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
-            print(f"{rules.size}x{rules.size}, komi {rules.komi:g}, {num_games} games a pair, {machine}", flush=True)
+            line = f"{rules.size}x{rules.size}, komi {rules.komi:g}, {num_games} games a pair, {machine}"
+            distributed.on_rank0(print, line, flush=True)
             start = time.monotonic()
             results = tournament.play(journal)
-            tournament.conclude(out_dir, results, time.monotonic() - start)
+            distributed.on_rank0(tournament.conclude, out_dir, results, time.monotonic() - start)
     finally:
         for player in made:
             close(player)
@@ -111,7 +113,7 @@ class Tournament:
         """Returns the matches, played as far as the journal doesn't hold their games."""
         results: list[MatchResult] = []
         total = self.num_games * len(self.pairs)
-        with Progress("match", total, "games", done=journal.num_finished) as progress:
+        with distributed.on_rank0(Progress, "match", total, "games", done=journal.num_finished) as progress:
             if journal.num_finished:
                 progress.note(f"{journal.num_finished} of {total} games are finished already")
             if begun := sum(map(len, journal.begun)):

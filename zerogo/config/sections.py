@@ -98,6 +98,10 @@ def _read_int(value: Any, entry: Field) -> int:
     return int(number)
 
 
+def _read_auto_or_int(value: Any, entry: Field) -> int | str:
+    return value if value == "auto" else _read_int(value, entry)
+
+
 def _read_bool(value: Any, entry: Field) -> bool:
     _require(isinstance(value, bool))
     return value
@@ -174,6 +178,7 @@ KINDS: dict[str, tuple[Callable[[Any, Field], Any], str]] = {
     "bool": (_read_bool, "true or false"),
     "int": (_read_int, "a whole number{limits}"),
     "float": (_read_float, "a number{limits}"),
+    "int | str": (_read_auto_or_int, "auto or a whole number{limits}"),
     "str": (_read_text, "a text"),
     "tuple[str, ...]": (_read_texts, "a list of texts such as {example}"),
     "str | tuple[str, ...]": (_read_text_or_texts, TEXTS_WORDS),
@@ -211,6 +216,7 @@ SYMMETRIES = ("none", "random", "all")
 VALUE_POOLING = ("max", "area")
 ARCHITECTURES, TRUNK = ("tower", "katago"), ("ordinary", "gpool", "nested", "attention", "feed_forward")
 KATAGO_HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "score": 0.5}
+PROCESSES_WORDS = "processes that share the work; auto: one for each GPU, on a CPU as many as are a gain"
 PRECISIONS = ("auto", "float32", "bfloat16")
 COMPILE = ("auto", "off", "on")
 ENCODERS = "zero17, alphago48 or 49, katago22, article48, article22, handcrafted"
@@ -238,6 +244,7 @@ class RunConfig(Section):
     NAME = "run"
     seed: int = option(1, "seed of every random draw", 0, 2**62)
     device: str = option("auto", "auto (CUDA if there is a GPU), cpu, cuda or cuda:1")
+    processes: int | str = option(1, PROCESSES_WORDS, 1, 1024)
     threads: int = option(0, "CPU threads; 0: chosen automatically while running", 0, 1024)
     precision: str = option("auto", "arithmetic of the network; auto: bfloat16 where that is fast", choices=PRECISIONS)
     kernels: str = option(

@@ -25,6 +25,7 @@ GROWS = 1.5  # a ring on the host that grows is there twice for a moment, at hal
 PACKED = 1 / 6  # of a sample's memory is what a shard takes on the disk; 1/6 to 1/7 was seen from 5x5 to 9x9
 # Bytes a parameter: in a checkpoint (weights, averages, two statistics), in memory, and of a player that a gate keeps.
 WEIGHTS, LEARNING, PLAYER = 16, 20, 4
+PROCESS, MOST_PROCESSES = 600_000_000, 256  # bytes of torch and compiled kernels in each further one; of a machine
 LOG, GAME = 17_000, 4_000  # bytes of the logs of an iteration, a minute long, and of an SGF
 FAR = 10**9  # samples, after which a window hardly grows
 
@@ -67,7 +68,7 @@ def require_same_start(config: Config) -> None:
         device = runtime.pick_device(config.run.device)
         found = {"the code": runtime.code_digest(), "torch": torch.__version__}
         found |= {"the device": device.type, "the precision": tuning.pick_dtype(config.run.precision, device, config)}
-        own = {"run": {"threads": 0}}  # which each machine may have
+        own = {"run": {"threads": 0, "processes": 1}}  # which each machine may have
         settings = [(part, entries | own.get(part, {})) for part, entries in config.to_dict().items()]
         return found | {f"{part}.{key}": value for part, entries in settings for key, value in entries.items()}
 
@@ -76,11 +77,24 @@ def require_same_start(config: Config) -> None:
     )
 
 
-def memory(config: Config, device: torch.device) -> dict[str, float]:
+def most_processes(config: Config) -> int:
+    """Returns how many processes on this machine can share a run's batches and games equally, and have the memory."""
+    device = runtime.pick_device(config.run.device)
+    free, others = runtime.free_bytes(device) or math.inf, PROCESS if device.type == "cpu" else 0
+
+    def is_possible(number: int) -> bool:
+        needed = sum(memory(config, device, number).values()) + others * (number - 1)
+        return config.training.batch % number == 0 and needed <= free
+
+    games = config.pipeline.games_per_iteration, config.selfplay.slots or MOST_PROCESSES
+    return next((number for number in range(min(*games, MOST_PROCESSES), 1, -1) if is_possible(number)), 1)
+
+
+def memory(config: Config, device: torch.device, processes: int = 0) -> dict[str, float]:
     """Returns the bytes of what a run will hold, by setting: replay on its device, games in flight, network. Games
     whose number is still to be found will fit by that. Of a machine's memory it is what all its ranks hold, of a GPU's
-    what one does."""
-    here = distributed.local_rank_and_size()[1]
+    what one does. processes: ranks, all on this machine; 0: those that there are."""
+    here, world = processes or distributed.local_rank_and_size()[1], processes or distributed.world_size()
     on_device = here if device.type == "cpu" else 1
     network, side, record = _network(config), config.game.largest_size, record_layout(config.game.largest_size)[1] * 8
     nodes = (2 if config.search.keep_tree else 1) * config.selfplay.all_simulations[-1] + 2
@@ -92,7 +106,7 @@ def memory(config: Config, device: torch.device) -> dict[str, float]:
     games = (config.selfplay.slots if config.pipeline.plays else 1) * game
     return {  # each rank has all samples
         "replay.capacity": config.replay.capacity * record * (GROWS * here if is_on_host else 1.0),
-        "selfplay.slots": float(games) * on_device / distributed.world_size(),
+        "selfplay.slots": float(games) * on_device / world,
         "network": float(on_device * (LEARNING + PLAYER * bool(config.evaluation.gate)) * network),
     }
 

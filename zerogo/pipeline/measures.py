@@ -24,6 +24,7 @@ from zerogo.replay import Samples
 from zerogo.rules.coords import listed
 from zerogo.selfplay.record import END_TAGS, SelfPlayResult
 from zerogo.show.picture import board_image, mosaic
+from zerogo.system import distributed
 from zerogo.system.telemetry import Telemetry
 
 BINS = 10
@@ -156,20 +157,33 @@ class Matches:
             close(player)
 
     def final(self, checkpoint: Checkpoint, telemetry: Telemetry, directory: Path) -> None:
-        """Plays the matches at the end of the run, prints what they show, and writes a report of them."""
-        game = self.game
+        """Plays the matches at the end of the run, prints what they show, and writes a report of them. Collective call:
+        rank 0 prints and writes."""
+        game, on_rank0 = self.game, distributed.on_rank0
         komi = ", ".join(f"{game.komi_of(size):g} on {size}x{size}" for size in game.all_sizes)
         komi = komi if game.sizes else f"{game.komi:g}"
-        print(f"final matches, {self.settings.simulations} simulations a move, komi {komi}:")
+        on_rank0(print, f"final matches, {self.settings.simulations} simulations a move, komi {komi}:")
         results: list[MatchResult] = []
         numbers: dict[str, float] = {}
         for _, line, result, found in self.play(
-            checkpoint, self.settings.final_games, lambda text: print(f"warning: {text}")
+            checkpoint, self.settings.final_games, lambda text: on_rank0(print, f"warning: {text}")
         ):
-            print(line, flush=True)
+            on_rank0(print, line, flush=True)
             results.append(result)
             numbers |= found
-            pool.add(directory / pool.FILE, result)
+            on_rank0(pool.add, directory / pool.FILE, result)
+        on_rank0(self._report, results, numbers, checkpoint, telemetry, directory)
+
+    def _report(
+        self,
+        results: Sequence[MatchResult],
+        numbers: dict[str, float],
+        checkpoint: Checkpoint,
+        telemetry: Telemetry,
+        directory: Path,
+    ) -> None:
+        """Charts the numbers and ratings of final matches, and writes a report for each board."""
+        game = self.game
         for size in game.all_sizes:
             area, met = f"eval/{size}x{size}" if game.sizes else "eval", pool.read(directory / pool.FILE)
             numbers |= elo_numbers(met, size, results[0].name_a, area) if results else {}
@@ -214,7 +228,8 @@ class Matches:
             return play_match(player, player, rules, seed=self.seed, **options)
         paired = {"num_games": num_games, "opening_plies": self.settings.opening_plies}
         options |= one_colour if spec.endswith(WHITE) else paired
-        with self._opponent(spec) as opponent:
+        with contextlib.ExitStack() as stack:
+            opponent = distributed.run_and_sync_errors(stack.enter_context, self._opponent(spec))
             cap = cap_for(self.game, [opponent], size)
             return play_match(player, opponent, rules, seed=self.seed, move_cap=cap, **options)
 

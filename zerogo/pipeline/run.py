@@ -233,7 +233,7 @@ class Run:
         self._save()
         if self.config.pipeline.final_matches:
             with self.signals.interruptible():
-                distributed.on_rank0(self.matches.final, self._checkpoint(), self.telemetry, self.directory)
+                self.matches.final(self._checkpoint(), self.telemetry, self.directory)
             self._save()  # with the results
         self._snapshot()
 

@@ -1,4 +1,5 @@
-"""torch.distributed for one run on several processes, as torchrun starts them: one process for each GPU.
+"""torch.distributed for one command on several processes, which torchrun or `launch` has started: one for each GPU, or
+for each core.
 
 One process alone is rank 0 of a world of size 1: nothing is set up for it, and each function here returns what it was
 given. Several ranks run the same steps in the same order. What one rank alone knows (a signal, the clock, a file) goes
@@ -7,9 +8,13 @@ everything else through gloo. A rank that dies closes its connections, which end
 of them again (`--max-restarts`), and the run goes on from its newest snapshot."""
 
 import contextlib
+import ctypes
+import logging
 import os
 import re
+import signal
 import socket
+import sys
 import time
 import uuid
 import warnings
@@ -22,20 +27,81 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from zerogo.errors import InputError
+from zerogo.errors import InputError, Interrupted
 
+LAUNCHER = "ZEROGO_LAUNCHER"  # the variable in which `launch` tells its processes its process id
+PEER_LOST_STATUS = 3  # of a process of `launch` that ends because another one has
+PR_SET_PDEATHSIG = 1  # of prctl.h
+REASONS = {
+    "SIGKILL": ", as the system does where memory runs out",
+    "SIGILL": ": an instruction that this machine's processor lacks",
+}
 TIMEOUT = timedelta(days=7)  # rank 0 may play matches or wait for a full disk while the other ranks wait for it
 _lost = re.compile(r"gloo|NCCL|ProcessGroup|Connection (reset|closed)|[Tt]imed out")
 
 
+def is_rank_of_launcher() -> bool:
+    """Returns whether torchrun or `launch` has started this process as one of several."""
+    return os.environ.get("WORLD_SIZE", "1") not in ("", "1")
+
+
+def is_launched() -> bool:
+    """Returns whether it was `launch`."""
+    return LAUNCHER in os.environ
+
+
+def launch(number: int) -> None:
+    """Runs the command line of this process in so many processes on this machine, as torchrun would, and returns when
+    all have ended well. They get its signals, and none outlives it.
+
+    Raises InputError with the sentence for one that was killed, SystemExit with the status of one that has said itself
+    why it ends, Interrupted for a signal to this process."""
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    logging.disable()  # of the launcher: the processes say what is wrong
+    signals = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
+    heeded = [name for name in signals if signal.getsignal(getattr(signal, name)) != signal.SIG_IGN]  # not under nohup
+    here = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "local_addr": "localhost", "run_id": "zerogo"}
+    os.environ[LAUNCHER] = str(os.getpid())
+    signal.signal(signal.SIGUSR1, _signal_children)
+    try:
+        config = LaunchConfig(1, 1, number, max_restarts=0, signals_to_handle=",".join(heeded), **here)
+        elastic_launch(config, sys.executable)(*sys.orig_argv[1:])
+    except SignalException as error:
+        raise Interrupted(error.sigval) from None
+    except ChildFailedError as error:
+        raise _failure(error.failures) from None
+
+
+def _signal_children(number: int, _: Any) -> None:
+    for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        os.kill(int(child), number)
+
+
+def _failure(failures: Mapping[int, Any]) -> BaseException:
+    """Returns what a command ends with whose processes have failed. failures: torch's ProcessFailure by rank."""
+    codes = {number: failure.exitcode for number, failure in failures.items()}
+    killed = [number for number, code in codes.items() if code < 0 and code != -signal.SIGTERM]  # which ends the others
+    said = [code for code in codes.values() if code > 0 and code != PEER_LOST_STATUS]
+    if said and not killed:
+        return SystemExit(said[0])
+    number = (killed or [*codes])[0]
+    name = signal.Signals(-codes[number]).name if codes[number] < 0 else f"status {codes[number]}"
+    return InputError(f"process {number} has ended by {name}{REASONS.get(name, '')}; what was saved remains valid")
+
+
 @contextlib.contextmanager
 def process_group() -> Iterator[None]:
-    """Makes this process one of torchrun's ranks for as long as the context lasts, if there are more than one. Raises
-    InputError if another rank has ended; an InputError of one rank names the rank, one of all ranks is said by rank
-    0."""
-    if os.environ.get("WORLD_SIZE", "1") in ("", "1") or dist.is_initialized():
+    """Makes this process one of the launcher's ranks for as long as the context lasts, if there are more than one.
+    Raises InputError if another rank has ended; an InputError of one rank names the rank, one of all ranks is said by
+    rank 0. What ends all processes of `launch` is said by the process that has called it."""
+    if not is_rank_of_launcher() or dist.is_initialized():
         yield
         return
+    if is_launched():
+        _die_with(int(os.environ[LAUNCHER]))
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing:
         what = f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but {missing[0]} is not set"
@@ -52,14 +118,28 @@ def process_group() -> Iterator[None]:
         if is_rank0() or not str(error):
             raise
         raise InputError(f"rank {rank()}: {error}") from None
+    except Interrupted as error:
+        if is_launched():
+            raise SystemExit(128 + error.number) from None
+        raise
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and not _lost.search(str(error)):
             raise
+        if is_launched():
+            raise SystemExit(PEER_LOST_STATUS) from None
         why = "another process of the run has ended, or cannot be reached"
         raise InputError(f"rank {rank()} ends: {why}; the last snapshot remains valid") from error
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _die_with(launcher: int) -> None:
+    """Has the system kill this process when the launcher dies, its parent; ends it where that is dead already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != launcher:
+        raise SystemExit(PEER_LOST_STATUS)
 
 
 def _fresh_store() -> tuple[dist.Store, int, int]:

@@ -69,9 +69,10 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def usable_cores() -> int:
-    """Returns the number of CPU cores that this process may use; in a container they can be fewer than there are."""
+    """Returns the number of CPU cores that this process may use: in a container they can be fewer than there are, and
+    the ranks on a machine share them."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    return max(1, math.ceil(min(cores, cgroups.num_cores() or cores)))
+    return max(1, math.ceil(min(cores, cgroups.num_cores() or cores)) // distributed.local_rank_and_size()[1])
 
 
 def synchronize(device: torch.device) -> None:
