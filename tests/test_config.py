@@ -94,7 +94,7 @@ def test_examples_are_accepted(key: str, example: str) -> None:
 
 
 def test_settings_of_several_values_have_examples() -> None:
-    plain = ("bool", "int", "float", "str")
+    plain = ("bool", "int", "float", "str", "int | str")
     assert {key for key, entry in config.KEYS.items() if entry.type not in plain} == {key for key, _ in examples()}
 
 

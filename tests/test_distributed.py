@@ -1,16 +1,37 @@
-"""Processes of torch.distributed: what one alone does, and how they find each other."""
+"""Processes of torch.distributed: what one alone does, how they find each other, what two do together, and how a
+command starts them."""
 
+import ctypes
+import logging
+import os
 import queue
+import signal
+import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
+import matches
 import pytest
+import ranks
 import tiny
 import torch
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher import api
 
-from zerogo.errors import InputError
-from zerogo.pipeline import limits
-from zerogo.system import distributed
+from zerogo import arena, commands, tuning
+from zerogo.arena import pool
+from zerogo.config import RunConfig
+from zerogo.errors import InputError, Interrupted
+from zerogo.pipeline import limits, snapshots
+from zerogo.pipeline.measures import Matches
+from zerogo.system import cgroups, distributed, runtime
+from zerogo.tuning import threads
 
 
 def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +74,151 @@ def test_a_restart_goes_on_with_what_its_torchrun_has_begun_alone(monkeypatch: p
 def test_settings_that_processes_can_not_share_are_refused() -> None:
     with pytest.raises(InputError, match="multiple of 3"):
         limits.require_shares(tiny.config(), 3)
+
+
+def evaluate(folder: Path, games: int, name: str, resume: bool = False) -> None:
+    arena.evaluate(["random", "mcts:4"], games, matches.config("game.size=4"), folder / name, 2, resume)
+
+
+def work_of_two(folder: Path) -> None:
+    """A run with matches at its end, and an evaluation whose last games are left to others."""
+    tiny.run(folder, "pipeline.final_matches=true", "evaluation.final_games=6", "selfplay.slots=4")
+    evaluate(folder, 6, "two")
+    assert not distributed.is_rank0() or (folder / "two" / "report.html").exists()
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two ranks have left."""
+    folder = tmp_path_factory.mktemp("two")
+    ranks.run_in_two(work_of_two, folder)
+    return folder
+
+
+def test_two_ranks_play_the_games_of_one(two: Path, capfd) -> None:
+    """A match that one process takes up from two has the games of one that nothing stopped."""
+    evaluate(two, 10, "two", resume=True)
+    assert "6 of 10 games are finished already" in capfd.readouterr().err
+    evaluate(two, 10, "one")
+    assert matches.written(two / "two") == matches.written(two / "one")
+    assert tiny.files(two / "two" / "games") == tiny.files(two / "one" / "games")
+
+
+def test_final_matches_are_those_of_one_process(two: Path) -> None:
+    last = next(snapshots.starts(two / "tiny"))
+    settings = tiny.config("evaluation.final_games=6")
+    found = Matches(settings.game, settings.evaluation, settings.run.seed, tiny.CPU, torch.float32)
+    ((_, _, result, _),) = found.play(last, 6)
+    assert pool.read(two / "tiny" / pool.FILE) == [pool.Meeting.of(result)]
+
+
+def test_a_run_goes_on_with_another_number_of_processes(two: Path, capfd) -> None:
+    """Its games in progress begin anew, under numbers that no other had."""
+    newest = next(snapshots.starts(two / "tiny"))
+    assert newest.run["ranks"] == 2 and newest.counters["iterations"] == 2
+    tiny.run(two, "pipeline.iterations=3", "selfplay.slots=4", resume=True)
+    assert "1 processes instead of 2: games in progress start anew" in capfd.readouterr().err
+    samples, after = tiny.all_samples(two / "tiny"), next(snapshots.starts(two / "tiny"))
+    new = samples.game[samples.network_step > newest.step - 1]
+    assert len(new) and int(new.min()) >= int(newest.counters["games"]) and after.counters["iterations"] == 3
+    assert after.run.get("ranks", 1) == 1
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list:
+    """What `launch` has torch start, as (settings, command); a function at the end is called in its place."""
+    calls: list = []
+
+    def start(config: api.LaunchConfig, program: str) -> Callable[..., None]:
+        def call(*words: str) -> None:
+            action = calls.pop() if calls else None
+            calls.append((config, [program, *words]))
+            if action:
+                raise action
+
+        return call
+
+    monkeypatch.setattr(api, "elastic_launch", start)
+    monkeypatch.setattr(signal, "signal", Mock())
+    monkeypatch.setattr(logging, "disable", Mock())
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    return calls
+
+
+def test_a_command_starts_its_own_command_line_again(launched: list, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "orig_argv", ["python3", "-m", "zerogo", "train", "run.processes=3"])
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN if number == signal.SIGHUP else 0)
+    distributed.launch(3)
+    ((config, words),) = launched
+    assert words == [sys.executable, "-m", "zerogo", "train", "run.processes=3"] and config.nproc_per_node == 3
+    assert config.max_restarts == 0 and config.signals_to_handle == "SIGTERM,SIGINT,SIGQUIT"  # as under nohup
+    assert os.environ[distributed.LAUNCHER] == str(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("codes", "said"),
+    [
+        ((0, -9, 3), "process 1 has ended by SIGKILL, as the system does where memory runs out; what was saved"),
+        ((-4, -15), "process 0 has ended by SIGILL: an instruction that this machine's processor lacks"),
+        ((3, 3), "process 0 has ended by status 3"),
+        ((3, 2), SystemExit),
+    ],
+)
+def test_one_sentence_for_a_process_that_died(codes: tuple[int, ...], said: object, launched: list) -> None:
+    """None for one that has said itself why it ends."""
+    failures = {number: SimpleNamespace(exitcode=code) for number, code in enumerate(codes) if code}
+    error = ChildFailedError.__new__(ChildFailedError)
+    error.failures = failures
+    launched.append(error)
+    with pytest.raises(InputError if isinstance(said, str) else said) as raised:
+        distributed.launch(len(codes))
+    assert str(raised.value).startswith(said if isinstance(said, str) else "2")
+
+
+def test_a_signal_ends_a_command_and_what_it_started(launched: list) -> None:
+    launched.append(SignalException("", sigval=signal.SIGTERM))
+    with pytest.raises(Interrupted) as raised:
+        distributed.launch(2)
+    assert raised.value.number == signal.SIGTERM
+
+
+def test_a_process_ends_with_the_one_that_started_it(launched: list, monkeypatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", library := Mock())
+    distributed._die_with(os.getppid())
+    assert library.return_value.prctl.call_args.args == (1, signal.SIGKILL) or sys.platform != "linux"
+    with pytest.raises(SystemExit):
+        distributed._die_with(os.getppid() + 1)
+
+
+def test_the_number_of_processes(monkeypatch) -> None:
+    """One for each core or GPU for which there is memory and an equal share of the batch."""
+    monkeypatch.setattr(threads, "usable_cores", lambda: 6)
+    auto = RunConfig(processes="auto", device="cpu")
+    assert [tuning.num_processes(settings, 5) for settings in (auto, RunConfig(processes=9), RunConfig())] == [5, 9, 1]
+    monkeypatch.setattr(threads, "pick_device", torch.device)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    found = [tuning.num_processes(RunConfig(processes="auto", device=name), 9) for name in ("cuda", "cuda:1")]
+    assert found == [4, 1]
+    config = tiny.config("training.batch=12", "pipeline.games_per_iteration=5")
+    assert limits.most_processes(config) == 4
+    monkeypatch.setattr(runtime, "free_bytes", lambda device: 1.5 * limits.PROCESS)
+    assert limits.most_processes(config) == 2
+    monkeypatch.setattr(cgroups, "num_cores", lambda: 2.0)
+    monkeypatch.setattr(distributed, "local_rank_and_size", lambda: (1, 2))
+    assert runtime.usable_cores() == 1
+
+
+@pytest.mark.parametrize("is_rank", [False, True])
+def test_train_starts_processes(is_rank: bool, tmp_path: Path, monkeypatch, capsys) -> None:
+    """As many as the settings of the run that goes on say; none within a rank."""
+    calls: list = []
+    monkeypatch.setattr(distributed, "launch", calls.append)
+    monkeypatch.setattr(distributed, "is_rank_of_launcher", lambda: is_rank)
+    monkeypatch.setattr(distributed, "process_group", nullcontext)
+    monkeypatch.setattr("zerogo.pipeline.train", lambda *_: calls.append("train"))
+    tiny.config("run.processes=3").dump(runtime.make_directory(tmp_path / "tiny") / "config.yaml")
+    words = ["--resume", "--run", "tiny", f"run.directory={tmp_path}"]
+    commands.main_train(commands.parse_train(words))
+    commands.main_train(commands.parse_train([*words, "run.processes=1"]))
+    assert calls == ["train" if is_rank else 3, "train"]
+    assert is_rank or "3 processes share the work (run.processes)" in capsys.readouterr().out

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import signal
-import socket
 import sys
 import time
 import warnings
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import tiny
 import torch
+from ranks import environments
 
 from zerogo import checkpoint, cli
 from zerogo.errors import InputError, Interrupted
@@ -108,15 +108,6 @@ def refusals(folder: Path) -> list[str]:
         except InputError as error:
             found.append(str(error))
     return found
-
-
-def environments(number: int, restarts: int = 0) -> list[dict[str, str]]:
-    """Returns what torchrun tells each of so many ranks on one machine."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        found = {"MASTER_ADDR": "localhost", "MASTER_PORT": free.getsockname()[1], "WORLD_SIZE": number}
-    found |= {"LOCAL_WORLD_SIZE": number, "TORCHELASTIC_RESTART_COUNT": restarts}
-    return [{name: str(one) for name, one in (found | {"RANK": k, "LOCAL_RANK": k}).items()} for k in range(number)]
 
 
 def other_settings(folder: Path, rank: int) -> None:

@@ -86,19 +86,6 @@ def test_two_ranks_take_in_what_actors_play(two: Path) -> None:
     assert counters["replay"]["total"] == replays[0][0] == counters["replay"]["num_random"] + sum(shards)
 
 
-def test_a_run_goes_on_with_another_number_of_ranks(two: Path, tmp_path: Path, capfd) -> None:
-    """The games in flight begin anew, under numbers that no other had."""
-    folder = shutil.copytree(two / "whole", tmp_path / "whole")
-    newest = next(snapshots.starts(folder / "tiny"))
-    used = int(newest.counters["games"])
-    tiny.run(folder, *ranks_job.SETTINGS, "pipeline.iterations=3", resume=True)
-    assert "1 processes instead of 2: games in progress start anew" in capfd.readouterr().err
-    samples, after = tiny.all_samples(folder / "tiny"), next(snapshots.starts(folder / "tiny"))
-    new = samples.game[samples.network_step > newest.step - 1]
-    assert len(new) and int(new.min()) >= used and after.counters["iterations"] == 3
-    assert after.run.get("ranks", 1) == 1
-
-
 def test_games_are_split_by_number(two: Path, tmp_path: Path) -> None:
     config = ranks_job.settings(tmp_path, "games", "selfplay.slots=5")
     generate(cli.set_up(config), checkpoint.load_newest(two / "whole" / "tiny"), 11, tmp_path / "games")
