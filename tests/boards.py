@@ -9,7 +9,7 @@ from diagrams import parse
 from torch import Tensor
 
 from zerogo import board
-from zerogo.board import State, flood, rng
+from zerogo.board import State, rng
 from zerogo.rules import SUPERKO, Rules
 from zerogo.system.tensors import TensorFields
 
@@ -59,11 +59,3 @@ def assert_same(one: TensorFields, other: TensorFields, what: str = "", but: tup
             assert a.dtype == b.dtype and a.shape == b.shape, (what, field.name)
             wrong = (a != b).reshape(len(a), -1).any(1).nonzero().flatten().tolist()
             assert not wrong, (what, field.name, f"games {wrong}")
-
-
-def coloured(size: int, number: int, empty: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns random colourings as bit rows, black, white and the board: strings without liberties among them. int32
-    [number, N]."""
-    drawn = torch.rand(number, size, size, generator=torch.Generator().manual_seed(seed))
-    black, white = drawn < (1 - empty) / 2, drawn > (1 + empty) / 2
-    return flood.pack_rows(black), flood.pack_rows(white), board.new_games(number, Rules(size)).on_board

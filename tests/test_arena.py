@@ -96,12 +96,6 @@ def test_bad_options_are_refused(options: dict) -> None:
         play_match(First(), First(), SMALL, options.pop("num_games", 2), 1, **options)
 
 
-def test_progress_rises_to_the_number_of_games() -> None:
-    seen: list[float] = []
-    play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=1, at_once=3, on_progress=seen.append)
-    assert seen == sorted(seen) and seen[-1] == 8 and seen[0] < 3
-
-
 def test_counts() -> None:
     scores = {f"game_{k}": {"score_black": score} for k, score in enumerate([1.5, 2.0, 0.0, -3.0, -0.5, 0.0])}
     result = some_result(num_games=6, **scores)

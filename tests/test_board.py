@@ -13,7 +13,7 @@ from implementations import DEVICE, IMPLEMENTATIONS, KERNELS, NUMBA, doing, done
 from lockstep import Lockstep
 from torch import Tensor
 
-from zerogo import board, kernels, scoring
+from zerogo import board, kernels
 from zerogo.board import State, flood, rng
 from zerogo.board import state as states
 from zerogo.board.position import legal_rows, point_keys
@@ -223,21 +223,6 @@ def test_games_to_their_ends(name: str, way: str) -> None:
     assert state.finished.all()
 
 
-@IMPLEMENTATIONS
-@pytest.mark.parametrize("size", [1, 2, 5, 9, 19, 25])
-def test_floods_and_areas(size: int, way: str) -> None:
-    for seed, empty in enumerate((0.1, 0.5, 0.9)):
-        black, white, exists = boards.coloured(size, 4 if way == "triton" else 70 if size < 10 else 10, empty, seed)
-        planes = torch.stack([black, white])
-        arguments = flood.neighbours(planes), exists & ~planes
-        assert torch.equal(done(way, flood.flood, *arguments), done("plain", flood.flood, *arguments))
-        assert torch.equal(flood.row_counts(planes), done(way, flood.row_counts, planes))
-        if way != "triton":
-            found = done(way, scoring.area_rows, black, white, exists)
-            for one, other in zip(found, done("plain", scoring.area_rows, black, white, exists), strict=True):
-                assert torch.equal(one, other)
-
-
 @pytest.mark.parametrize("way", ["torch", NUMBA])
 def test_superko_of_histories_that_are_not_whole(way: str) -> None:
     """Stored positions know eight positions; their bans are those of torch."""
@@ -258,19 +243,6 @@ def test_inputs_may_lie_apart_in_memory() -> None:
         apart = dataclasses.replace(state, **rows, moves=state.moves.T.contiguous().T)
         assert torch.equal(exact_legal_rows(apart), exact_legal_rows(state))
         assert_same(board.step(apart, actions), board.step(state, actions), "apart")
-
-
-@KERNELS
-def test_put_as_by_torch(way: str) -> None:
-    fast = plain = board.new_games(8, kinds(3, 2)[:8], move_cap=30)
-    fresh = board.new_games(2, Rules(3, superko="situational"), move_cap=9)
-    for ply in range(40 if way == "numba" else 4):
-        actions, index = boards.random_moves(plain, 2), torch.tensor([ply % 8, (ply + 3) % 8])
-        fast = done(way, board.put_, done(way, board.step, fast, actions), index, fresh)
-        plain = done("plain", board.put_, done("plain", board.step, plain, actions), index, fresh)
-        going = (~plain.finished).nonzero().squeeze(1)
-        assert fast.ply_bound == plain.ply_bound and torch.equal(fast.stones, plain.stones)
-        assert_same(fast.select(going), plain.select(going), but=("links",) if way == "triton" else ())
 
 
 def test_what_does_not_fit_is_refused() -> None:

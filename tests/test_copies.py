@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from compiling import compile_call
 from implementations import NUMBA, TRITON, device_of
 from torch import Tensor
 
@@ -59,29 +58,3 @@ def test_types_become_those_of_the_target(way: str, use: Callable) -> None:
     assert targets[0].tolist() == [[0, 0], [3, -2], [0, 0], [1, 0]]
     assert targets[1].tolist() == [[0, 0], [0.75, -0.5], [0, 0], [0.25, 0]]
     assert targets[2].tolist() == [[False, False], [True, True], [False, False], [True, False]]
-
-
-@EACH
-@pytest.mark.parametrize("index", [None, [5, 5, 0], []])
-def test_rows_come_to_the_host(index: list[int] | None, way: str, use: Callable) -> None:
-    where = device_of(way)
-    use(way)
-    given = tables(8)
-    rows = None if index is None else torch.tensor(index, dtype=torch.int64)
-    found = copies.to_host([part.to(where) for part in given], None if rows is None else rows.to(where))
-    for one, other in zip(found, given, strict=True):
-        assert torch.equal(one, other if rows is None else other[rows]) and one.dtype == other.dtype
-    if rows is not None:
-        taken = copies.take([part.to(where) for part in given], rows.to(where))
-        assert all(torch.equal(one.cpu(), other[rows]) for one, other in zip(taken, given, strict=True))
-
-
-def test_kernels_compile() -> None:
-    pytest.importorskip("triton")
-    from zerogo.kernels.cuda import copies as fast
-
-    given, index = tables(8), torch.tensor([4, 0, 7])
-    compile_call(fast.put_, given, index, [part[:3] for part in given])
-    rows = [copies.as_bytes(part) for part in given]
-    compile_call(fast.packed, rows, index)
-    compile_call(fast.packed, rows, None)

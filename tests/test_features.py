@@ -7,20 +7,17 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
-from compiling import compile_call
 from diagrams import parse
-from implementations import KERNELS, device_of, module, on, read_ladders
+from implementations import read_ladders
 from positions import of_stones, play_random, stored
 from torch import Tensor
 
-from zerogo import board, checkpoint, kernels
-from zerogo.board import flood, symmetry
-from zerogo.board.position import find_atari
+from zerogo import board, checkpoint
+from zerogo.board import symmetry
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, make_encoder
-from zerogo.kernels.shared import COUNTS, ROWS, VALUES
 from zerogo.pipeline import train
 from zerogo.rules import SUPERKO, Rules, coords
 from zerogo.search import Search
@@ -174,49 +171,3 @@ def test_katago_komi_parity(komi: float, wave: float) -> None:
 
 
 CPU = torch.device("cpu")
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@KERNELS
-def test_planes_are_painted_as_told(way: str, dtype: torch.dtype) -> None:
-    """Bit rows and counts in an order that mixes them, and room for values."""
-    generator = torch.Generator().manual_seed(5)
-    rows = torch.randint(0, 2**9, (3, 17, 9), generator=generator).to(torch.int32)
-    counts = torch.randint(0, 12, (2, 3, 9, 9), generator=generator).to(torch.int16)
-    spans = ((ROWS, 5), (COUNTS, 8), (VALUES, 2), (ROWS, 12), (COUNTS, 4))
-    found = module("planes", way).paint(spans, *on(device_of(way), [rows, counts]), dtype).cpu()
-    bits = (rows.transpose(1, 2).unsqueeze(2) >> torch.arange(9).view(-1, 1)) & 1
-    ranges = ((counts[0], 8), (counts[1], 4))
-    first, second = (number.clamp(max=most).unsqueeze(-1) == torch.arange(1, most + 1) for number, most in ranges)
-    parts = [bits[..., :5], first, torch.zeros(3, 9, 9, 2), bits[..., 5:], second]
-    assert torch.equal(found, torch.cat([part.to(dtype) for part in parts], dim=-1))
-
-
-@pytest.mark.parametrize("size", [1, 2, 9, 19, 25])
-def test_atari_is_found_as_by_floods(size: int) -> None:
-    """On any colouring, strings without liberties among them, also of boards smaller than their tensors."""
-    draw = torch.Generator().manual_seed(size)
-    sides = [max(1, size - number % 3) for number in range(150)]
-    on_board = board.new_games(150, [Rules(side) for side in sides], board_size=size).on_board
-    crowded = torch.rand(150, 1, 1, generator=draw)
-    stones = torch.randint(1, 3, (150, size, size), generator=draw)
-    stones = torch.where(torch.rand(150, size, size, generator=draw) < crowded, stones, 0)
-    black, white = (flood.pack_rows(stones == colour) & on_board for colour in (1, 2))
-    found = kernels.module_for("planes", CPU).atari(black, white, on_board)
-    assert torch.equal(found, find_atari(black, white, on_board)[0]) and (found.any() or size == 1)
-
-
-@pytest.mark.parametrize("size", [9, 19])
-def test_they_compile(size: int) -> None:
-    """Boards that have no memory are enough; a batch beyond 2^31 elements is counted in int64."""
-    for spans, num_games in ((((ROWS, 17), (COUNTS, 31)), 2), (((ROWS, 48),), 2), (((ROWS, 48),), 2**31 // 48 // size)):
-        rows = torch.empty(num_games, 48, size, dtype=torch.int32, device="meta")
-        counts = torch.empty(1, num_games, size, size, dtype=torch.int16, device="meta")
-        compile_call(module("planes", "triton").paint, spans, rows, counts, torch.bfloat16)
-    rows = torch.zeros(2, size, dtype=torch.int32)
-    tactics, ladders = module("tactics", "triton"), module("ladders", "triton")
-    used = list(compile_call(tactics.read, *[rows] * 4).values())
-    if size == 19:
-        for ko in (None, torch.zeros(2, dtype=torch.int16)):
-            used += compile_call(ladders.read, *[rows] * 3, torch.ones(2, dtype=torch.int8), 99, ko).values()
-    assert used and not any(use["spills"] for launched in used for use in launched.values())

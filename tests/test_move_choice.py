@@ -11,12 +11,10 @@ from diagrams import parse
 from zerogo import board, scoring
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
-from zerogo.players.analyst import Analysis, Candidate, analyst_of_playouts
+from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import MoveChoiceSettings, decide, final_score_black, final_status
-from zerogo.players.session import AnalysisSession
 from zerogo.rules import Rules, coords
-from zerogo.selfplay.playout import RandomPlayer
 
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
 USUAL, CLEANUP = MoveChoiceSettings(), MoveChoiceSettings(cleanup=True)
@@ -199,32 +197,3 @@ def test_ownership_decides_where_nothing_is_pass_alive() -> None:
     assert final_status(position(SETTLED), Owner(-1.0)).dead == set(), (
         "pass-alive stones live whatever the analyst says"
     )
-
-
-def play_to_the_end(size: int, playouts: int, colour: Colour, seed: int, **rules: object) -> LiveGame:
-    """Returns a whole game of mcts against the random player, with some points' start for what chance may do."""
-    game = LiveGame(Rules(size=size, komi=-size - 0.5 if colour is BLACK else size + 0.5, **rules))
-    session, random = AnalysisSession(analyst_of_playouts(playouts, leaves=4), 2000, seed), RandomPlayer()
-    while not game.state.is_over:
-        if game.to_play is colour:
-            session.set_position(game)
-            session.run(playouts + 1 - session.visits)
-            found = session.analysis()
-            action = decide(game, colour, found, MoveChoiceSettings(resign=False))
-            assert action is not None
-        else:
-            action = int(random.choose(game.tensor(), torch.tensor([seed]), seed))
-        game.play(game.to_play, action)
-        assert len(game.moves) < 3 * size * size, "endless filling"
-    return game
-
-
-def has_won(game: LiveGame, colour: Colour) -> bool:
-    """Whether a strict referee and one who takes dead stones off agree that it has won."""
-    sign = 1 if colour is BLACK else -1
-    return sign * game.state.score_black() > 0 and sign * float(scoring.final_score_black(game.tensor())[0]) > 0
-
-
-@pytest.mark.parametrize("colour", Colour)
-def test_games_end_and_are_won(colour: Colour) -> None:
-    assert has_won(play_to_the_end(5, 50, colour, 1), colour)

@@ -1,10 +1,13 @@
 """The network: a fresh one knows nothing, boards of different sizes keep apart, the copy for playing agrees."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from implementations import ONLY_TRITON
 from interpreting import interpreted
 
-from zerogo import kernels, tuning
+from zerogo import tuning
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
 from zerogo.network import Network, inference_copy, pool
@@ -82,30 +85,28 @@ def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: 
 
 
 @interpreted
+@ONLY_TRITON
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.1)])
-def test_epilogues_by_a_kernel(dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bias, global inputs, residual, relu and mask, in one pass behind every convolution; the faster way is chosen."""
-    pytest.importorskip("triton")
-    network, (planes, numbers) = make_network(), make_input(3, 4)
-    playing, mask = inference_copy(network, "cpu", dtype, ("policy", "value")), torch.ones(3, 4, 4, dtype=torch.bool)
-    mask[0, 3:] = mask[0, :, 3:] = False
-    planes[0] *= mask[0]
+def test_epilogues_by_a_kernel(
+    dtype: torch.dtype, tolerance: float, way: str, use: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The faster way is chosen; and one pass behind every convolution does what several do."""
+    network, given = make_network(), make_input(3, 4)
+    playing = inference_copy(network, "cpu", dtype, ("policy", "value"))
     with pytest.raises(InputError, match="run.epilogues is on, but"):
         tuning.pick_epilogues("on", playing)
     assert tuning.pick_epilogues("auto", playing) == "off"
-    monkeypatch.setattr(kernels, "module_for", lambda name, device: kernels._module(name, "cuda"))
+    use(way)
     rates = iter((1.0, 2.0, 2.0, 1.0))
     monkeypatch.setattr(tuning, "speed", lambda *_, **__: next(rates))
-    assert [tuning.pick_epilogues(choice, playing) for choice in ("off", "auto", "auto", "on")] == [
-        "off",
+    assert [tuning.pick_epilogues(choice, playing) for choice in ("auto", "auto", "off", "on")] == [
         "on",
+        "off",
         "off",
         "on",
     ]
-    for on_board in (None, mask):
-        found = playing(planes, numbers, on_board)
-        for name, output in inference_copy(network, "cpu", dtype)(planes, numbers, on_board).items():
-            assert name not in found or (output - found[name]).abs().max() < tolerance, name
+    expected = inference_copy(network, "cpu", dtype)(*given)
+    assert all((output - expected[name]).abs().max() < tolerance for name, output in playing(*given).items())
 
 
 @pytest.mark.gpu

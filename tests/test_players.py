@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from interpreting import interpreted
-from positions import play_random
 
-from zerogo import board, kernels
+from zerogo import board
 from zerogo.board import flood, rng
 from zerogo.board.eyes import eyes
 from zerogo.config import EvaluationConfig, SearchConfig
@@ -109,37 +107,6 @@ def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> Non
     each = [state.select(torch.tensor([game])) for game in range(40)]
     alone = [float(PlayoutEvaluator()(one, key=keys[game : game + 1]).value) for game, one in enumerate(each)]
     assert together.tolist() == alone and len(set(alone)) == 2
-
-
-@pytest.mark.parametrize("plies", [0, 12, 60])
-def test_playouts_by_kernels_are_those_by_numpy(plies: int) -> None:
-    """The same points by the same draws, on boards of several sizes together, from the first ply on and from late."""
-    state = play_random([Rules(5), Rules(7), Rules(9), Rules(9, suicide=True)] * 8, plies, seed=5)
-    for playouts in (1, 6):
-        with kernels.plain():
-            expected = PlayoutEvaluator(playouts)(state).tensors()
-        found = PlayoutEvaluator(playouts)(state).tensors()
-        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
-
-
-@interpreted
-def test_playouts_by_triton_are_those_by_numpy() -> None:
-    """Some plies of games on boards of several sizes from late on, with strings in atari, kos and suicides that are
-    struck out, one game that is over."""
-    pytest.importorskip("triton")
-    state = play_random([Rules(3), Rules(5, suicide=True), Rules(4), Rules(1)], 22, seed=3)
-    keys, longest = rng.key(3, torch.arange(4)), torch.tensor([8, 6, 5, 9], dtype=torch.int32)
-    expected = playout._Playouts.play_out(state, keys, longest)
-    found = kernels._module("playouts", "cuda").play_out(state, keys, longest)
-    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True)) and expected[1].any()
-
-
-@pytest.mark.gpu
-def test_playouts_on_cuda_are_those_of_the_cpu() -> None:
-    state = play_random([Rules(5), Rules(9), Rules(19), Rules(9, suicide=True)] * 50, 40, seed=5)
-    found = PlayoutEvaluator(4)(state.to("cuda")).tensors()
-    for one, other in zip(found, PlayoutEvaluator(4)(state).tensors(), strict=True):
-        assert torch.allclose(one.cpu(), other, atol=1e-5)  # exponentials may differ in the last bits
 
 
 def score_of_playout(state: GameState, chance: random.Random) -> float:

@@ -263,14 +263,6 @@ def test_progress_without_an_end_and_in_parts_of_games(clock: list[float]) -> No
     assert progress.line() == "play: 4000 moves, 2e+03 moves/s"
 
 
-def test_progress_with_rates_of_its_own(clock: list[float]) -> None:
-    """Minutes per second tell a person nothing."""
-    run = Progress("9x9", 600, "min")
-    clock[0] = 50.0
-    run.update(1.5, {"games": 20, "samples": 30_000}, learned="34 %")
-    assert run.line() == "9x9: 1.5/600 min, 0 %, 0.4 games/s, 600 samples/s, 5:32:30 left, learned 34 %"
-
-
 def test_progress_shows_recent_rates_of_what_is_done_at_present(clock: list[float]) -> None:
     """No games while a run learns, nothing of a slow start, no share above 100 % and no time below 0."""
     run = Progress("5x5", 72, "iterations")

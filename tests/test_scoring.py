@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from compiling import compile_call
 from implementations import HAS_CUDA, NUMBA, ONLY_TRITON, device_of, module, on
 from sgfmill import boards
 from slow_scoring import parts, slow_area, slow_benson
@@ -225,15 +224,3 @@ def test_triton_finds_the_same(way):
     assert (both[0] & ~both[1] == 0).all() and not torch.equal(*both)
     assert torch.equal(fast.all_pass_alive(*moved).cpu(), settled)
     assert settled.any() and not settled.all() and all((area != 0).any() for area in areas)
-
-
-def test_triton_kernels_compile():
-    pytest.importorskip("triton")
-    fast, rows, suicide = (
-        module("scoring", "triton"),
-        torch.zeros(2, 9, dtype=torch.int32),
-        torch.zeros(2, dtype=torch.bool),
-    )
-    for function in (fast.pass_alive_rows, fast.all_pass_alive):
-        used = compile_call(function, rows, rows, rows, suicide)
-        assert all(use["spills"] == 0 and use["shared"] == 0 for uses in used.values() for use in uses.values())

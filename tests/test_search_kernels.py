@@ -14,7 +14,7 @@ import torch
 import toys
 from compiling import compile_call
 from implementations import CPU, NUMBA, TRITON, device_of, doing
-from searches import PUCT, RULES, SETTINGS, TableEvaluator, copied, random_games, same_searches, searched, several
+from searches import PUCT, SETTINGS, TableEvaluator, copied, random_games, same_searches, searched, several
 from torch import Tensor
 
 from zerogo import board, kernels
@@ -24,7 +24,7 @@ from zerogo.rules import Rules
 from zerogo.search import Go, Search, SearchState
 from zerogo.search.search import step_leaves
 from zerogo.search.selection import select
-from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree, keep_subtree_
+from zerogo.search.tree import ILLEGAL, ROOT, Tree, keep_subtree_
 from zerogo.system.runtime import HostReads
 
 REPEATING = toys.random_tree(8).with_repeating(0.4, seed=2)
@@ -246,35 +246,6 @@ def test_of_equal_moves_the_lowest_is_taken(case: Case) -> None:
     assert found.action[found.counts].tolist() == [5, 5] and found.depth.tolist() == [0, 0, 0]
 
 
-def check_kept(case: Case, tree: Tree, games: Tensor, actions: Tensor) -> Tree:
-    """Keeps a move's subtrees in copies of a tree, by torch and by the kernels; returns torch's."""
-    plain, ours = tree.map(torch.clone), tree.map(torch.clone).to(case.device)
-    with kernels.plain():
-        keep_subtree_(plain, games, actions)
-    with case.use():
-        keep_subtree_(ours, games.to(case.device), actions.to(case.device))
-    searches.same_trees(plain, ours)
-    return plain
-
-
-@cases([], by_numba=(1,))
-def test_kept_subtrees_are_the_same(case: Case) -> None:
-    """Every move of every root in turn: one that was searched, was not, is closed, or ends the game; other games are
-    left alone."""
-    states, _ = random_games(RULES[2], 5, 3, move_cap=8)
-    states = board.step(states, torch.where(torch.arange(5) < 3, 9, board.legal_actions(states).int().argmax(1)))
-    search = Search(TableEvaluator(passing=6), case.settings, keeps_scores=True)
-    tree, games = searched(search, states, torch.tensor([50, 50, 10, 1, 50])).tree, torch.tensor([0, 2, 3, 4])
-    kinds, ends = set(), 0
-    for action in range(10):
-        child = tree.children[games, ROOT, action]
-        kinds |= set(child.clamp(max=1).tolist())
-        ends += int((tree.terminal[games, child.clamp(min=NULL_NODE).long()] & (child > NULL_NODE)).sum())
-        kept = check_kept(case, tree, games, torch.full((4,), action))
-        assert int(kept.size[1]) == int(tree.size[1])
-    assert kinds >= {ILLEGAL, UNVISITED, 1} and ends > 0
-
-
 @pytest.mark.parametrize("seed", range(2))
 @cases([("puct", 1)])
 def test_large_subtrees_are_kept_alike(case: Case, seed: int) -> None:
@@ -288,7 +259,13 @@ def test_large_subtrees_are_kept_alike(case: Case, seed: int) -> None:
         best[1] = 2  # ends the game
         assert tree.terminal[1, int(tree.children[1, ROOT, 2])]
     games = torch.tensor([[0, 9], [1, 9], [3, 9], [4, 9]])[:, 0]  # with gaps in memory
-    assert int(check_kept(case, tree, games, best[games]).size[0]) > 8
+    plain, ours = tree.map(torch.clone), tree.map(torch.clone).to(case.device)
+    with kernels.plain():
+        keep_subtree_(plain, games, best[games])
+    with case.use():
+        keep_subtree_(ours, games.to(case.device), best[games].to(case.device))
+    searches.same_trees(plain, ours)
+    assert int(plain.size[0]) > 8
 
 
 def test_moves_that_there_are_not_are_refused() -> None:

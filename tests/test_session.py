@@ -151,14 +151,7 @@ def test_a_full_tree_grows(game: LiveGame) -> None:
     assert 1 < len(remembered) < 5 and sum(map(_bytes, remembered)) <= max(most, 12 * 20 * most // 200)
 
 
-def test_the_shipped_network_and_words_that_name_none() -> None:
-    analyst = make_analyst("checkpoints/quickstart-5x5.pt", EvaluationConfig(), CPU, torch.float32, leaves=4)
-    session = AnalysisSession(analyst, capacity=600)
-    analysis = search(session, LiveGame(Rules(5, 24.5)), 64).analysis()
-    assert analysis.best.action == 12 and analysis.ownership.shape == (5, 5) and analysis.ownership.mean() > 0.4
-    assert analysis.raw_score == pytest.approx(analysis.ownership.sum() - 24.5, abs=1e-4)
-    with pytest.raises(InputError, match="^checkpoints/quickstart-5x5.pt plays on 5x5 only; this game is on 9x9"):
-        session.set_position(LiveGame(Rules(9)))
+def test_words_that_name_no_network() -> None:
     for word in ("random", "mcts:0", "mcts", "checkpoints/nothing.pt"):
         with pytest.raises(
             InputError, match="not a file or folder; allowed are mcts:N|does not exist; there are .*7x7.pt"

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from zerogo import board
-from zerogo.config import Config, SearchConfig
+from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.features import make_encoder
 from zerogo.network.trainer import Trainer
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.rules import Rules, RulesBatch
-from zerogo.search import Search
 from zerogo.selfplay import EndReason, random_games
 from zerogo.selfplay.opening import drawn_rules
 
@@ -37,27 +36,6 @@ def cropped(values: Tensor, size: int, side: int) -> Tensor:
     places = own_places(size, side)
     assert values.count_nonzero() == values[..., places].count_nonzero()
     return values[..., places]
-
-
-def both(rules: list[Rules], plies: int, seed: int = 0) -> tuple[board.State, board.State]:
-    """Returns the same random games of one size twice: in tensors of their own side, and in larger ones."""
-    size = rules[0].size
-    alone, padded = board.new_games(len(rules), rules), board.new_games(len(rules), rules, board_size=SIDE)
-    places, generator = own_places(size, SIDE), torch.Generator().manual_seed(seed)
-    for _ in range(plies):
-        legal = board.legal_actions(alone)
-        assert torch.equal(cropped(board.legal_actions(padded), size, SIDE), legal)
-        weights = legal.to(torch.float32)
-        weights[:, -1] = 0.02
-        actions = torch.multinomial(weights, 1, generator=generator).squeeze(1)
-        alone, padded = board.step(alone, actions), board.step(padded, places[actions])
-    return alone, padded
-
-
-def some_rules(size: int, number: int = 6) -> list[Rules]:
-    """Returns rules of one size that differ otherwise."""
-    kinds = [("positional", False), ("situational", True), ("simple", True)]
-    return [Rules(size, 0.5 * k, *kinds[k % 3]) for k in range(number)]
 
 
 def test_a_batch_may_be_larger_than_its_boards() -> None:
@@ -88,33 +66,6 @@ def sharp_network(config: Config) -> torch.nn.Module:
     return network
 
 
-SEARCHES = {
-    "gumbel": SearchConfig(max_considered=6),
-    "puct": SearchConfig(algorithm="puct", forced_playouts=2.0),
-    "leaves": SearchConfig(max_considered=6, leaves=3),
-}
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-def test_a_search_with_noise(name: str) -> None:
-    """Two moves of a search that explores and keeps its tree: the same visits, and the same policy to a rounding."""
-    alone, padded = both(some_rules(4), 5)
-    search, places, lane = Search(tiny.Table(), SEARCHES[name]), own_places(4, SIDE), torch.arange(6)
-    trees = [None, None]
-    for _ in range(2):
-        started = zip((alone, padded), trees, strict=True)
-        found = [search.run(state, 24, 7, tree, explore=True) for state, tree in started]
-        assert torch.equal(cropped(found[1].visits, 4, SIDE), found[0].visits)
-        assert int(found[0].visits.amax(1).min()) > 1
-        assert torch.equal(found[1].action, places[found[0].action])
-        assert torch.allclose(cropped(found[1].policy, 4, SIDE), found[0].policy, atol=1e-5)
-        assert torch.allclose(found[1].value, found[0].value, atol=1e-5)
-        alone, padded = board.step(alone, found[0].action), board.step(padded, found[1].action)
-        trees = [result.tree for result in found]
-        for tree, result, state in zip(trees, found, (alone, padded), strict=True):
-            search.advance(tree, lane, result.action, state)
-
-
 def games_by_number(config: Config, num_games: int, evaluator: object | None = None) -> tuple[dict, Samples]:
     """Returns the games of a stretch of self-play, each with its end, and all samples."""
     selfplay = tiny.self_play(config, evaluator or tiny.Table(), 3)
@@ -126,16 +77,18 @@ def games_by_number(config: Config, num_games: int, evaluator: object | None = N
     return {game.number: game for game in collected.games}, collected.all_samples()
 
 
-@pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
-def test_a_game_is_the_same_among_games_of_other_sizes(algorithm: str) -> None:
+SEARCHES = "gumbel", "gumbel search.leaves=3", "puct search.forced_playouts=2"
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_game_is_the_same_among_games_of_other_sizes(search: str) -> None:
     """What a run on many boards plays and records under a number is what a run on that board alone does, moves, values
     and targets."""
-    common = (
-        f"search.algorithm={algorithm}", "search.max_considered=4", "game.move_cap=0", "game.random_komi_share=0.5",
-        "game.komi_spread=3", "game.suicide_share=0.5", "game.superko_shares={simple: 1, positional: 2}",
-        "selfplay.slots=6", "selfplay.full_simulations=6", "selfplay.cheap_simulations=3", "selfplay.full_share=0.6",
-        "selfplay.resign_share=0.5", "selfplay.resign_min_ply=4", "selfplay.sgf_share=1",
-    )  # fmt: skip
+    words = f"""search.algorithm={search} search.max_considered=4 game.move_cap=0 game.random_komi_share=0.5
+        game.komi_spread=3 game.suicide_share=0.5 game.superko_shares={{"simple":1,"positional":2}} selfplay.slots=6
+        selfplay.full_simulations=6 selfplay.cheap_simulations=3 selfplay.full_share=0.6 selfplay.resign_share=0.5
+        selfplay.resign_min_ply=4 selfplay.sgf_share=1"""
+    common = words.split()
     mixed, samples = games_by_number(tiny.config(*common, MIXED), 16)
     assert {game.end for game in mixed.values()} >= {EndReason.RESIGNED, EndReason.PASSES} and len(mixed) == 16
     seen = Counter()
