@@ -8,7 +8,7 @@ import tiny
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from zerogo import checkpoint, config
+from zerogo import checkpoint, config, tuning
 from zerogo.arena import pool
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import calibration_error
@@ -102,6 +102,14 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     assert all(int(step) == after.step for step in steps)  # the optimiser's own count: its statistics went on
     assert charted_iterations(folder) == [1, 2, 3, 4]
     assert f"tiny@{before.step}" in {meeting.player for meeting in pool.read(folder / pool.FILE)}
+
+
+def test_a_run_keeps_the_precision_that_it_picked(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier: list[str] = []
+    monkeypatch.setattr(tuning, "tune", lambda _, __, before: earlier.append(before) or torch.float32)
+    tiny.run(copied, "run.precision=auto", "pipeline.iterations=3", resume=True)
+    tiny.run(copied, "run.precision=auto", "run.name=other", "pipeline.iterations=1")
+    assert earlier == ["float32", ""]
 
 
 def test_training_settings_may_change(copied: Path) -> None:

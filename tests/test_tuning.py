@@ -4,7 +4,7 @@ pretended devices; threads on pretended machines."""
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,6 @@ import torch
 
 from zerogo import bench, kernels, tuning
 from zerogo.errors import InputError
-from zerogo.system.runtime import usable_cores
 from zerogo.tuning import BatchChoice, batches, find, questions, speed, threads
 
 CPU = torch.device("cpu")
@@ -111,15 +110,31 @@ def test_the_faster_of_a_graph_and_its_operations_counts(monkeypatch: pytest.Mon
 # Threads, and what needs a compiler
 
 
-def test_threads() -> None:
-    before = torch.get_num_threads()
-    try:
-        assert tuning.set_up_cpu(2) == 2
-        assert tuning.set_up_cpu(0) == min(2, usable_cores())
-    finally:
-        torch.set_num_threads(before)
+@pytest.fixture
+def pretended_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+    """Torch's number of threads on a machine with eight cores, in place of the real one."""
+    number = {"now": 8}
+    monkeypatch.setattr(torch, "get_num_threads", lambda: number["now"])
+    monkeypatch.setattr(torch, "set_num_threads", lambda new: number.update(now=new))
+    monkeypatch.setattr(threads, "usable_cores", lambda: 6)
+    monkeypatch.setattr(threads, "THREADS", threads.THREADS)
+    threads.default_threads.cache_clear()
+    yield number
+    threads.default_threads.cache_clear()
+
+
+def test_threads(pretended_threads: dict[str, int]) -> None:
+    assert tuning.set_up_cpu(0) == threads.THREADS.most == 6
+    assert tuning.set_up_cpu(2) == 2
     with pytest.raises(InputError, match="threads is -1"):
         tuning.set_up_cpu(-1)
+
+
+def test_a_second_start_does_not_begin_with_lowered_threads(pretended_threads: dict[str, int]) -> None:
+    tuning.set_up_cpu(0)
+    rates_of(threads.THREADS, {1: 95, 2: 90, 3: 80, 6: 60}, 120)
+    assert pretended_threads["now"] == 1
+    assert tuning.set_up_cpu(0) == threads.THREADS.most == 6
 
 
 def rates_of(choice: threads.ThreadChoice, machine: Mapping[int, float], seconds: float) -> float:
@@ -263,6 +278,30 @@ def test_the_faster_precision_is_used(stand_in: Callable) -> None:
     assert tuning.pick_dtype("float32", CPU, AUTO) == torch.float32
     with pytest.raises(InputError, match="'half'; allowed are auto, float32, bfloat16"):
         tuning.pick_dtype("half", CPU, AUTO)
+
+
+def test_bfloat16_must_be_faster_by_a_twentieth_or_have_been_picked_before(stand_in: Callable) -> None:
+    """A measurement that may come out either way changes no run that goes on."""
+    for gain, faster in ((1.04, torch.float32), (1.06, torch.bfloat16)):
+        for path in kernels.cache_folder().glob("*.json"):
+            path.unlink()
+        stand_in({"precision": {"float32": [1000.0, 100.0], "bfloat16": [gain * 1000.0, gain * 100.0]}})
+        assert tuning.pick_dtype("auto", CPU, AUTO) == faster
+        for name, dtype in tuning.PRECISIONS.items():
+            assert tuning.pick_dtype("auto", CPU, AUTO, earlier=name) == dtype
+
+
+def test_all_ranks_have_the_precision_of_rank_0(stand_in: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = dict.fromkeys(kernels.NAMES["cpu"], {}) | {"precision": RATES}
+    for dtype in (torch.float32, torch.bfloat16):
+        stand_in(table)
+        monkeypatch.setattr(tuning.distributed, "broadcast_from_rank0", lambda *_, dtype=dtype: dtype)
+        assert tuning.tune(AUTO, CPU) == dtype
+    for path in kernels.cache_folder().glob("*.json"):
+        path.unlink()
+    stand_in(table | {"precision": "SIGILL"})
+    with pytest.raises(InputError, match="precision is bfloat16, which ends with an illegal instruction on this CPU"):
+        tuning.tune(AUTO, CPU)
 
 
 @pytest.mark.parametrize("table", [None, {"precision": "SIGKILL"}, {"precision": 3}], ids=str)

@@ -183,15 +183,16 @@ def read_config(
     return with_overrides(config, [*getattr(arguments, "overrides", []), *changes]), checkpoints
 
 
-def set_up(config: Config, checkpoints: dict[str, Checkpoint] | None = None) -> Setup:
-    """Sets this process up as `config.run` has it (threads, memory, kernels, device); returns what to work with."""
+def set_up(config: Config, checkpoints: dict[str, Checkpoint] | None = None, precision: str = "") -> Setup:
+    """Sets this process up as `config.run` has it (threads, memory, kernels, device); returns what to work with.
+    precision: what run.precision=auto has meant for a run so far, which then stays."""
     from zerogo import kernels, tuning
     from zerogo.system import runtime
 
     tuning.set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
     device = runtime.pick_device(config.run.device)
-    return Setup(config, device, tuning.tune(config, device), checkpoints or {})
+    return Setup(config, device, tuning.tune(config, device, precision), checkpoints or {})
 
 
 def shipped_network(size: int) -> str | None:

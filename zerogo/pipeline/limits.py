@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from zerogo import checkpoint, tuning
+from zerogo import checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.kernels.shared import WORDS_AFTER_ROWS
@@ -66,8 +66,7 @@ def require_same_start(config: Config) -> None:
 
     def facts() -> dict[str, Any]:
         device = runtime.pick_device(config.run.device)
-        found = {"the code": runtime.code_digest(), "torch": torch.__version__}
-        found |= {"the device": device.type, "the precision": tuning.pick_dtype(config.run.precision, device, config)}
+        found = {"the code": runtime.code_digest(), "torch": torch.__version__, "the device": device.type}
         own = {"run": {"threads": 0, "processes": 1}}  # which each machine may have
         settings = [(part, entries | own.get(part, {})) for part, entries in config.to_dict().items()]
         return found | {f"{part}.{key}": value for part, entries in settings for key, value in entries.items()}

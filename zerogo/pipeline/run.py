@@ -27,7 +27,7 @@ from zerogo.pipeline.snapshots import Iteration, Rollback, Snapshots
 from zerogo.replay import Replay, Samples, device_for
 from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, reanalysis, write_games
 from zerogo.system import distributed
-from zerogo.system.runtime import code_revision, describe, remove_leftovers
+from zerogo.system.runtime import code_revision, describe, pick_device, remove_leftovers
 from zerogo.system.signals import Signals
 from zerogo.system.telemetry import Progress, Telemetry
 
@@ -61,12 +61,12 @@ class Run:
         self.simulations = int(counters.get("simulations", 0))
         self.begun = int(counters.get("begun", 0)) if start is not None else time.time_ns()  # which run this is
         with signals.interruptible():  # what is tried at a first start takes a while
-            setup = cli.set_up(config)
+            self.machine = describe(pick_device(config.run.device))["device"]
+            setup = cli.set_up(config, precision=self._measured_before(start, "precision"))
         self.device, self.dtype = setup.device, setup.dtype
         self.compiled, self.epilogues = tuning.pick_compile(config.run.compile, self.device), config.run.epilogues
-        self.machine = describe(self.device)["device"]
-        if start is not None and self.epilogues == "auto":  # what was found once on such a device stays
-            self.epilogues = start.run.get("epilogues", {}).get(self.machine, "auto")
+        if self.epilogues == "auto":
+            self.epilogues = self._measured_before(start, "epilogues") or "auto"
         self.revision = code_revision()
         self._evaluators: dict[tuple[str, ...], Evaluator] = {}
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
@@ -116,6 +116,10 @@ class Run:
         self.replay.close()
 
     # The parts
+
+    def _measured_before(self, start: Checkpoint | None, what: str) -> str:
+        """Returns what was chosen on such a machine when the run was there, "" if nothing was: it stays."""
+        return "" if start is None else start.run.get(what, {}).get(self.machine, "")
 
     def _new_trainer(self, config: Config, start: Checkpoint | None) -> Trainer:
         with torch.random.fork_rng(devices=[]):  # the global generator draws the first weights, and stays as it was
@@ -509,6 +513,7 @@ class Run:
         found.run |= {"iteration": self.iteration.state_dict(), "logs": self.telemetry.sizes()}
         found.run |= {"background_matches": self.background_matches.state_dict()}
         found.run |= {"epilogues": {self.machine: self.epilogues}, "ranks": distributed.world_size()}
+        found.run |= {"precision": {self.machine: str(self.dtype).removeprefix("torch.")}}
         self.snapshots.write(found, begun)
         self.replay.after_snapshot()
 

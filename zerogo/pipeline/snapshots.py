@@ -67,7 +67,7 @@ RUN = {
     "replay": REPLAY,
     "background_matches": {"path": str, "step": int, "begun": float},
 }
-RUN |= {"logs": {...: int}, "epilogues": {...: str}, "ranks": int}
+RUN |= {"logs": {...: int}, "epilogues": {...: str}, "precision": {...: str}, "ranks": int}
 
 
 @dataclass(frozen=True)

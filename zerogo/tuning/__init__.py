@@ -17,7 +17,8 @@ import torch
 from zerogo import kernels
 from zerogo.config import Config
 from zerogo.errors import InputError, quote
-from zerogo.tuning.batches import BatchChoice, find, speed
+from zerogo.system import distributed
+from zerogo.tuning.batches import GAIN, BatchChoice, find, speed
 from zerogo.tuning.questions import Question, ask, cpu_facts, gpu_facts
 from zerogo.tuning.threads import num_processes, set_up_cpu
 
@@ -28,8 +29,10 @@ EVALUATIONS_A_SAMPLE = 4  # at the least, in self-play
 MEASURED_BATCH = 1024  # positions, for which `pick_epilogues` tries both ways
 
 
-def tune(config: Config, device: torch.device) -> torch.dtype:
-    """Does what `prove_kernels` and `pick_dtype` do for a config, in one process, and returns the dtype."""
+def tune(config: Config, device: torch.device, earlier: str = "") -> torch.dtype:
+    """Does what `prove_kernels` and `pick_dtype` do for a config, in one process, and returns the dtype, on all ranks
+    that of rank 0. earlier: what this run has picked on such a device before. Raises InputError where a rank lacks
+    it."""
     size = config.game.largest_size
     by_kind = _kernel_questions(device, size).values()
     asked = [question for questions in by_kind for question in questions]
@@ -37,7 +40,8 @@ def tune(config: Config, device: torch.device) -> torch.dtype:
         asked.append(_precision_question(config))
     ask(asked, device)
     prove_kernels(device, size)
-    return pick_dtype(config.run.precision, device, config)
+    dtype = distributed.broadcast_from_rank0(pick_dtype, config.run.precision, device, config, earlier)
+    return distributed.run_and_sync_errors(pick_dtype, str(dtype).removeprefix("torch."), device, config)
 
 
 @cache
@@ -78,9 +82,10 @@ def _kernel_questions(device: torch.device, size: int) -> dict[str, list[Questio
 # Precision
 
 
-def pick_dtype(name: str, device: torch.device | str, config: Config) -> torch.dtype:
+def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: str = "") -> torch.dtype:
     """Returns the dtype of a network of the config's shape: "float32", "bfloat16", or for "auto" bfloat16 on a GPU that
-    has it, and on a CPU where it works and is faster. Raises InputError for bfloat16 where it does not work.
+    has it, and on a CPU where it works and is faster by `GAIN`. Raises InputError for bfloat16 where it does not work.
+    earlier: what "auto" has picked before, which stays where it works.
 
     On CUDA torch computes convolutions of float32 in TF32, with 10 bits of fraction, unless
     torch.backends.cudnn.allow_tf32 is set to False."""
@@ -99,7 +104,8 @@ def pick_dtype(name: str, device: torch.device | str, config: Config) -> torch.d
     if what := answer.get("fault", answer.get("untried")):
         _warn_once(f"bfloat16 {what} on this CPU: float32")
         return torch.float32
-    return PRECISIONS[min(PRECISIONS, key=lambda one: _seconds_a_sample(*answer[one]))]
+    gain = _seconds_a_sample(*answer["float32"]) / _seconds_a_sample(*answer["bfloat16"])
+    return PRECISIONS[earlier or ("bfloat16" if gain >= 1 + GAIN else "float32")]
 
 
 def _precision_question(config: Config) -> Question:
@@ -115,11 +121,12 @@ def _seconds_a_sample(evaluations: float, samples: float) -> float:
 
 def precision_in_words(dtype: torch.dtype, device: torch.device, config: Config) -> str:
     """Returns the dtype that was picked for a person, and how much faster it was found to be than the other one."""
-    words = str(dtype).removeprefix("torch.")
+    words = precision = str(dtype).removeprefix("torch.")
     answer = ask([_precision_question(config)])[0] if device.type == "cpu" and config.run.precision == "auto" else {}
     if answer.keys() >= PRECISIONS.keys():
-        low, high = sorted(_seconds_a_sample(*answer[name]) for name in PRECISIONS)
-        words += f" ({high / low:.1f} times as fast as the other precision)"
+        seconds = {name: _seconds_a_sample(*answer[name]) for name in PRECISIONS}
+        other = sum(seconds.values()) - seconds[precision]
+        words += f" ({other / seconds[precision]:.1f} times as fast as the other precision)"
     return words
 
 

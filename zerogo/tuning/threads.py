@@ -3,6 +3,7 @@ work goes on."""
 
 import contextlib
 import ctypes
+from functools import cache
 
 import torch
 
@@ -80,6 +81,12 @@ def num_processes(settings: RunConfig, most: int) -> int:
     return min(most, usable_cores())
 
 
+@cache
+def default_threads() -> int:
+    """Returns torch's own number of threads, at most the usable cores, as it was before anything here changed it."""
+    return min(torch.get_num_threads(), usable_cores())
+
+
 def set_up_cpu(threads: int) -> int:
     """Sets the CPU threads of torch for the whole process and returns the number; 0 is torch's choice, at most the
     usable cores, and less while fewer are faster (`ThreadChoice`).
@@ -89,7 +96,8 @@ def set_up_cpu(threads: int) -> int:
     if threads < 0:
         raise InputError(f"threads is {threads}; it must be 0 (torch's choice) or more")
     global THREADS
-    torch.set_num_threads(threads or min(torch.get_num_threads(), usable_cores()))
+    default = default_threads()
+    torch.set_num_threads(threads or default)
     THREADS = ThreadChoice(1 if threads else torch.get_num_threads())
     with contextlib.suppress(AttributeError, OSError, TypeError):  # only glibc has it
         mallopt = ctypes.CDLL(None).mallopt
