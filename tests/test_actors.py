@@ -18,6 +18,8 @@ from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import actors, snapshots, watch
 from zerogo.pipeline.actors import Actor, Inbox
 from zerogo.replay import load_with_about, save_shard
+from zerogo.selfplay import SelfPlayResult
+from zerogo.system import bounds
 from zerogo.system.signals import Signals
 from zerogo.system.telemetry import Progress
 
@@ -37,8 +39,8 @@ def play(folder: Path, shards: int, *overrides: str, said: list[str] | None = No
     actor = Actor(folder, [*FEW, *overrides], signals, Progress("actor", None, "games"))
     save = actor._save
 
-    def counted() -> None:
-        save()
+    def counted(result: SelfPlayResult) -> None:
+        save(result)
         signals.exit_signal = signal.SIGTERM if actor.shards + 1 == shards else 0
 
     actor._save = counted
@@ -208,6 +210,20 @@ def test_what_is_damaged_or_foreign_is_set_aside_with_a_sentence(begun: Path, tm
     assert box.take(result, 0, 1) == len(result.lengths) > 0
 
 
+def test_more_games_than_a_shard_may_list_are_several_shards(begun: Path, tmp_path: Path, monkeypatch) -> None:
+    run, said = shutil.copytree(begun / "tiny", tmp_path / "tiny"), []
+    for path in shards(run):
+        path.unlink()
+    assert 5 * actors.MOST_GAMES + 20 * actors.MOST_RECORDS < bounds.MOST_JSON
+    monkeypatch.setattr(actors, "MOST_GAMES", 3)
+    actor, written = play(run, 2), shards(run)
+    assert len(written) > 2 and max(games_of([path]) for path in written) <= 3 and games_of(written) == actor.games
+    moves = [load_with_about(path)[1]["games"]["moves"] for path in written]
+    assert moves.count(0) and sum(moves) > 0
+    result = SelfPlayResult()
+    assert inbox(run, said).take(result, 0, 1) == actor.games == len(result.games) and not said
+
+
 def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, monkeypatch) -> None:
     """For a checkpoint, for another one, which says that one before it plays, for room; it ends with a sentence when
     there is nobody to play for."""
@@ -227,7 +243,7 @@ def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, 
     events = [lambda: None, lambda: (tmp_path / path.name).rename(path), follow_up, lambda: shutil.rmtree(run)]
     actor = Actor(run, [*FEW, "replay.min_window=60"], Signals(said.append), Progress("actor", None, "games"))
     steps, saved, save = [], [], actor._save
-    actor._save = lambda: (steps.append(actor.step), save(), saved.append(shards(run)[-1]))
+    actor._save = lambda *result: (steps.append(actor.step), save(*result), saved.append(shards(run)[-1]))
     with pytest.raises(InputError, match="does not exist"):
         actor.go()
     assert not events and actor.step == 76 and set(steps) <= {24, 76} and not run.exists()

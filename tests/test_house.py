@@ -29,7 +29,7 @@ LAYERS = (
     {"evaluator", "search", "checkpoint", "network.losses"},
     {"selfplay", "network.trainer"},
     {"players"},
-    {"cli"},
+    {"cli", "tuning.slots"},
     {"arena", "gtp", "analysis", "play", "show"},
     {"pipeline", "tuning.trials"},
     {"bench", "commands", "tensorboard_plugin"},

@@ -140,11 +140,12 @@ def test_an_error_on_any_thread_is_raised(two_threads: None) -> None:
 
 @needs_numba
 def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
-    """In the folder that NUMBA_CACHE_DIR names; those of earlier sources go; and without any such folder kernels work
-    all the same."""
-    old, other = tmp_path / "zerogo-kernels-0123456789abcdef", tmp_path / "zerogo-kernels-of-mine"
-    old.mkdir()
-    other.mkdir()
+    """In the folder that NUMBA_CACHE_DIR names; without any such folder kernels work all the same. Other versions of
+    zerogo have their folders there, too: those that were used last stay."""
+    others = [tmp_path / f"zerogo-kernels-{number:016x}" for number in range(kernels.KEPT_FOLDERS + 1)]
+    for seconds, folder in enumerate([tmp_path / "zerogo-kernels-of-mine", *others]):
+        folder.mkdir()
+        os.utime(folder, (seconds, seconds))
     script = tmp_path / "script.py"
     lines = "from zerogo import kernels", "from zerogo.kernels.cpu import loops"
     script.write_text("\n".join([*lines, "print(kernels.cache_folder(), loops.kernel(lambda x: x + 1)(1))"]))
@@ -154,7 +155,8 @@ def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
         folder, number = done.stdout.split()
         assert number == "2", done.stderr
         assert folder.startswith(str(home / "zerogo-kernels-")) if is_kept else folder == "None"
-    assert not old.exists() and other.exists()
+    assert not any(folder.exists() for folder in others[:2]) and all(folder.exists() for folder in others[2:])
+    assert (tmp_path / "zerogo-kernels-of-mine").exists()
 
 
 @needs_numba

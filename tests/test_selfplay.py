@@ -16,7 +16,7 @@ from zerogo.board.flood import unpack_rows
 from zerogo.board.rng import Purpose
 from zerogo.config import Config
 from zerogo.game import GameState, Move
-from zerogo.pipeline import batch_size, generate, train
+from zerogo.pipeline import generate, train
 from zerogo.players.analyst import analyst_of_playouts, autotune_leaves
 from zerogo.replay import Replay, Samples
 from zerogo.replay.shards import find_shards, load_shard
@@ -26,6 +26,7 @@ from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, r
 from zerogo.selfplay.reanalysis import reanalyse
 from zerogo.selfplay.resignation import NEEDED, THRESHOLDS, Resignation
 from zerogo.system import runtime
+from zerogo.tuning import slots
 
 TREE = "search.algorithm=puct search.dirichlet_share=0 search.root_temperature=1 selfplay.temperature_start=0".split()
 ALONE = "selfplay.temperature_end=0 selfplay.full_simulations=1 selfplay.slots=1 selfplay.sgf_share=1".split()
@@ -228,16 +229,16 @@ def test_a_position_that_is_searched_anew_by_the_same_network_teaches_the_same(a
     samples = collected.all_samples()
     replay = Replay(wanted.replay, 3)
     replay.add(samples)
-    slots = replay.oldest_policies(len(samples))
-    assert len(slots) > 50 and bool((samples.ply > 12).any()), "long enough for superko"
-    before = replay.read(slots)
+    oldest = replay.oldest_policies(len(samples))
+    assert len(oldest) > 50 and bool((samples.ply > 12).any()), "long enough for superko"
+    before = replay.read(oldest)
     search = Search(tiny.Table(), wanted.search)
     assert reanalyse(replay, search, 30, 4, 3, "cpu") == 30
-    assert reanalyse(replay, search, len(samples), 4, 3, "cpu") == len(slots)
-    again = replay.read(slots)
+    assert reanalyse(replay, search, len(samples), 4, 3, "cpu") == len(oldest)
+    again = replay.read(oldest)
     assert torch.equal(again.policy, before.policy) and torch.equal(again.root_value, before.root_value)
     reanalyse(replay, Search(tiny.Script([9]), wanted.search), len(samples), 4, 3, "cpu")
-    other = replay.read(slots)
+    other = replay.read(oldest)
     assert not torch.equal(other.policy, before.policy)
     assert bool((other.policy[~board.legal_actions(other.state())] == 0).all())
     for name in ("rows", "value", "score", "ownership", "policy_weight", "game"):
@@ -435,18 +436,18 @@ def pretended(monkeypatch, request) -> list[int]:
 
     moves = getattr(request, "param", 15)
     monkeypatch.setattr(tuning, "speed", speed)
-    monkeypatch.setattr(batch_size, "simulated", simulated)
+    monkeypatch.setattr(slots, "measure_moves", simulated)
     return asked
 
 
-def fitted(*overrides: str, most_games: int = batch_size.MOST) -> tuple[int, int, str]:
+def fitted(*overrides: str, most_games: int = slots.MOST) -> tuple[int, int, str]:
     settings = tiny.config(*overrides)
     return measured(settings, tiny.Table(), most_games)
 
 
-def measured(settings: Config, evaluator: object, most_games: int = batch_size.MOST) -> tuple[int, int, str]:
+def measured(settings: Config, evaluator: object, most_games: int = slots.MOST) -> tuple[int, int, str]:
     sections = settings.game, settings.search, settings.selfplay
-    search, selfplay, why = batch_size.fitted(*sections, evaluator, tiny.CPU, most_games)
+    search, selfplay, why = slots.fit_to_device(*sections, evaluator, tiny.CPU, most_games)
     return selfplay.slots, search.leaves, why
 
 
@@ -469,7 +470,7 @@ def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:
     play = SelfPlay.play
     monkeypatch.setattr(SelfPlay, "play", lambda *given: ended.append(play(*given)) or ended[-1])
     sections = settings.game, settings.search, settings.selfplay
-    assert batch_size.simulated(*sections, tiny.Table(), tiny.CPU) > 0
+    assert slots.measure_moves(*sections, tiny.Table(), tiny.CPU) > 0
     assert ended[0].moves == 4 and {1, 2} <= set(ended[0].lengths + ended[1].lengths)
 
 
@@ -481,7 +482,7 @@ def test_leaves_fill_what_games_leave_open(pretended: list[int], monkeypatch) ->
     assert why.startswith("3 games at once, 5 leaves of each tree in a step: ")
     assert fitted("selfplay.full_simulations=7", "selfplay.cheap_simulations=7", *AUTO[:2], most_games=3)[:2] == (3, 1)
     assert fitted("selfplay.full_share=0.5", "selfplay.cheap_simulations=16", *AUTO[:3], most_games=3)[:2] == (3, 2)
-    monkeypatch.setattr(batch_size, "_games_in_memory", lambda *_: 64)
+    monkeypatch.setattr(slots, "_games_in_memory", lambda *_: 64)
     assert fitted(*AUTO)[:2] == (64, 4)
 
 
@@ -497,19 +498,19 @@ def test_memory_is_that_of_the_games(monkeypatch) -> None:
     settings = tiny.config("selfplay.slots=50", "selfplay.full_simulations=60")
     selfplay = tiny.self_play(settings, tiny.Table(), 1)
     selfplay.play(1)
-    bytes_a_game = (batch_size._bytes(selfplay.search_state) + batch_size._bytes(selfplay.recorder)) / 50
-    monkeypatch.setattr(runtime, "free_bytes", lambda device: int(bytes_a_game * 1000 / batch_size.MEMORY_SHARE))
+    bytes_a_game = (slots._bytes(selfplay.search_state) + slots._bytes(selfplay.recorder)) / 50
+    monkeypatch.setattr(runtime, "free_bytes", lambda device: int(bytes_a_game * 1000 / slots.MEMORY_SHARE))
     alone = tiny.self_play(tiny.config("selfplay.slots=1", "selfplay.full_simulations=60"), tiny.Table(), 1)
-    assert 950 <= (all_free := batch_size._games_in_memory(alone)) <= 1100
-    monkeypatch.setattr(batch_size, "PROCESS_BYTES", int(bytes_a_game * 100 / batch_size.MEMORY_SHARE))
+    assert 950 <= (all_free := slots._games_in_memory(alone)) <= 1100
+    monkeypatch.setattr(slots, "PROCESS_BYTES", int(bytes_a_game * 100 / slots.MEMORY_SHARE))
     matches = config.EvaluationConfig(games=2, simulations=alone.search_state.tree.num_nodes)
-    left = batch_size._games_in_memory(alone, matches)
+    left = slots._games_in_memory(alone, matches)
     assert all_free - 105 <= left <= all_free - 100  # 100 for the process, some four trees
-    assert batch_size._games_in_memory(alone, dataclasses.replace(matches, every_minutes=0)) == all_free
-    monkeypatch.setattr(batch_size, "PROCESS_BYTES", 2**60)
-    assert batch_size._games_in_memory(alone, matches) == 0
+    assert slots._games_in_memory(alone, dataclasses.replace(matches, every_minutes=0)) == all_free
+    monkeypatch.setattr(slots, "PROCESS_BYTES", 2**60)
+    assert slots._games_in_memory(alone, matches) == 0
     monkeypatch.setattr(runtime, "free_bytes", lambda device: None)
-    assert batch_size._games_in_memory(alone) == batch_size.MOST
+    assert slots._games_in_memory(alone) == slots.MOST
 
 
 def test_a_run_keeps_the_numbers_that_it_found(pretended: list[int], tmp_path: Path, capsys) -> None:

@@ -31,6 +31,7 @@ NAMES = {
     + ("epilogues",),
 }
 COMPILERS = {"cpu": "numba", "cuda": "triton"}  # by kind of device
+KEPT_FOLDERS = 4  # of compiled kernels in one place: one for each version of zerogo that is used there
 OLDEST = (7, 5)  # the least compute capability that Triton compiles for
 PACKAGE = Path(__file__).parents[1]
 _in_use = True
@@ -161,8 +162,8 @@ def source_digest(kind: str, package: Path = PACKAGE) -> str:
 def cache_folder() -> Path | None:
     """Makes and returns the folder of the CPU's compiled kernels and of what was measured on this machine: beside the
     sources, or where those can't be written in the user's cache or among temporary files, or in the one that
-    NUMBA_CACHE_DIR names; None where nothing can be written. It is named after the sources; those of earlier ones are
-    removed."""
+    NUMBA_CACHE_DIR names; None where nothing can be written. It is named after the sources. Of those of other sources,
+    which another installed version may use, the ones used last stay (`KEPT_FOLDERS`)."""
     asked, digest = os.environ.get("NUMBA_CACHE_DIR"), source_digest("cpu")
     usual = [PACKAGE / "kernels" / "cpu" / "__pycache__"]
     with contextlib.suppress(RuntimeError):  # a user without a home
@@ -179,10 +180,12 @@ def cache_folder() -> Path | None:
             folder.mkdir(exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 pass
+            os.utime(folder)
         except OSError:
             continue
-        for other in home.glob("zerogo-kernels-" + "[0-9a-f]" * len(digest)):
-            if other != folder:
+        with contextlib.suppress(FileNotFoundError):  # another process removes them, too
+            others = set(home.glob("zerogo-kernels-" + "[0-9a-f]" * len(digest))) - {folder}
+            for other in sorted(others, key=os.path.getmtime)[: 1 - KEPT_FOLDERS]:
                 shutil.rmtree(other, ignore_errors=True)
         if is_new:
             print("Compiling CPU kernels (first run only, about 30 s)", file=sys.stderr)

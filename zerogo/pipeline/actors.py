@@ -29,7 +29,7 @@ from zerogo.board.rng import Purpose
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, GameConfig, with_overrides
 from zerogo.errors import InputError, Interrupted, quote
-from zerogo.pipeline import batch_size, rating, sanity_checks
+from zerogo.pipeline import rating, sanity_checks
 from zerogo.pipeline.generate import evaluator_for
 from zerogo.replay import Samples, load_with_about, save_shard
 from zerogo.rules import SCORING, SUPERKO, Rules
@@ -38,6 +38,7 @@ from zerogo.system import bounds, distributed
 from zerogo.system.runtime import describe, make_directory
 from zerogo.system.signals import Signals, pipe_safe_streams
 from zerogo.system.telemetry import Progress
+from zerogo.tuning import slots
 
 FOLDER, REFUSED, MOST_REFUSED = "actors", "refused", 100  # refused shards, the newest ones, are kept to be looked at
 TAKEN, MOST_ACTORS = ".taken", 10_000  # of so many actors, those heard of last, it is known what was taken
@@ -53,6 +54,7 @@ GAMES |= {"simulations": int, "overflowed": int, "prior_kl": float, "prior_entro
 ABOUT = {"run": int, "encoder": str, "actor": str, "shard": int, "games": GAMES}
 # The games for SGF, which older shards lack: number, the rules as the numbers of RULES, moves and root values as text
 # with spaces between them, score, end. A list of numbers would take far more memory when it is read.
+MOST_GAMES = 10_000  # of a shard, whose lists of numbers then have half as many entries as `bounds.MOST_JSON`
 RECORDS, MOST_RECORDS = {"records": [(int, [float], str, str, float, int)]}, 1000
 ROUNDING = 1e-3  # by which a search's mean of ones was seen to be more than one, and a float16 may be
 # In which numbers are; NaN only in short values.
@@ -334,6 +336,24 @@ def watch(directory: Path, overrides: Sequence[str] = ()) -> None:
         Actor(directory, overrides, signals, line).go()
 
 
+def split_result(result: SelfPlayResult, most: int) -> list[SelfPlayResult]:
+    """Returns results of at most so many games, which together have what this one has: samples in each, and the sums
+    in the first one. Lists of numbers are divided by place, samples and games for SGF by the games' numbers."""
+    samples, count = result.all_samples(), len(result.lengths)
+    if count <= most:
+        return [result]
+    numbers, pieces = samples.game.unique(), []
+    chunks = numbers.tensor_split(min(len(numbers), -(-count // most)))
+    for places, some in zip(torch.arange(count).tensor_split(len(chunks)), chunks, strict=True):
+        games, piece = set(some.tolist()), SelfPlayResult() if pieces else replace(result)
+        for name in (name for name, kind in GAMES.items() if isinstance(kind, list)):
+            setattr(piece, name, [getattr(result, name)[place] for place in places.tolist()])
+        piece.samples = [samples.select(torch.isin(samples.game, some).nonzero().squeeze(1))]
+        piece.games = [game for game in result.games if game.number in games]
+        pieces.append(piece)
+    return pieces
+
+
 class Actor:
     """Games for a run, under the settings of its newest checkpoint, whose network, or that of its player, plays from
     then on, in games under way too."""
@@ -440,7 +460,7 @@ class Actor:
         tuning.pick_epilogues(config.run.epilogues, self.evaluator.network)
         self.about = {"run": run, "encoder": found.encoder().name}
         parts = config.game, config.search, config.selfplay
-        search, settings, why = batch_size.fitted(*parts, self.evaluator, setup.device)
+        search, settings, why = slots.fit_to_device(*parts, self.evaluator, setup.device)
         seed = int(rng.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
         self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
         machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
@@ -449,19 +469,20 @@ class Actor:
         )
 
     def _write(self) -> None:
-        """Writes the finished games, if there are any, as a shard."""
+        """Writes the finished games, if there are any, as one shard or several."""
         if not self.collected.samples:
             return
-        self.signals.retry_io(self._save)
-        self.shards, self.games = self.shards + 1, self.games + len(self.collected.lengths)
+        for result in split_result(self.collected, MOST_GAMES):
+            self.signals.retry_io(self._save, result)
+            self.shards, self.games = self.shards + 1, self.games + len(result.lengths)
         self.collected, self._written = SelfPlayResult(), time.monotonic()
         self.selfplay.resignation.update()
 
-    def _save(self) -> None:
+    def _save(self, result: SelfPlayResult) -> None:
         self._require_run()
-        folder, samples = self.directory / FOLDER, self.collected.all_samples()
+        folder, samples = self.directory / FOLDER, result.all_samples()
         folder.mkdir(exist_ok=True)
-        about = {"games": {name: getattr(self.collected, name) for name in GAMES}}
-        about["records"] = [_as_record(game) for game in self.collected.games[:MOST_RECORDS]]
+        about = {"games": {name: getattr(result, name) for name in GAMES}}
+        about["records"] = [_as_record(game) for game in result.games[:MOST_RECORDS]]
         path = folder / f"{self.name}-{self.shards:08d}-{len(samples)}.npz"
         save_shard(path, samples, self.about | about | {"actor": self.name, "shard": self.shards})

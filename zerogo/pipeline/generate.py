@@ -8,12 +8,13 @@ from zerogo.checkpoint import Checkpoint, require_compatible
 from zerogo.cli import Setup
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
-from zerogo.pipeline import batch_size, limits
+from zerogo.pipeline import limits
 from zerogo.replay import save_shard, shard_path
 from zerogo.selfplay import SelfPlay, write_games
 from zerogo.system import distributed
 from zerogo.system.runtime import describe, make_directory
 from zerogo.system.telemetry import Progress
+from zerogo.tuning import slots
 
 FAR = 10**9  # samples between the numbers of two ranks
 LOOK_EVERY = 16  # finished games between two updates of the progress line
@@ -46,7 +47,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     alone = {"slots": min(games, share), "sgf_share": 1.0, "simulations_schedule": ()}
     settings = dataclasses.replace(whole, **alone, full_simulations=whole.full_at(1.0))
     parts = config.game, config.search, settings, evaluator, device, share
-    search, settings, why = batch_size.fitted(*parts)
+    search, settings, why = slots.fit_to_device(*parts)
     numbers = {"first_game": distributed.rank(), "stride": distributed.world_size()}
     selfplay = SelfPlay(config.game, search, settings, evaluator, device, config.run.seed, **numbers)
     selfplay.set_network(evaluator, checkpoint.step)

@@ -18,7 +18,7 @@ from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.features import make_encoder
 from zerogo.network.trainer import Trainer
-from zerogo.pipeline import batch_size, limits, rating, sanity_checks, snapshots
+from zerogo.pipeline import limits, rating, sanity_checks, snapshots
 from zerogo.pipeline.actors import Inbox
 from zerogo.pipeline.background_matches import BackgroundMatches
 from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
@@ -30,6 +30,7 @@ from zerogo.system import distributed
 from zerogo.system.runtime import code_revision, describe, pick_device, remove_leftovers
 from zerogo.system.signals import Signals
 from zerogo.system.telemetry import Progress, Telemetry
+from zerogo.tuning import slots
 
 METRICS_EVERY = 8  # steps between two computations of the heads' metrics, which cost half as much again as learning
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
@@ -75,7 +76,9 @@ class Run:
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype, known)
         self.config = config
         before = None if start is None else start.config
-        self.config, self.why_so_many = batch_size.chosen(config, before, self._evaluator, self.device)
+        self.config, self.why_so_many = slots.pick(config, before, self._evaluator, self.device)
+        if self.config.selfplay.slots != config.selfplay.slots:  # whose snapshots were not planned for
+            limits.plan_disk(self.config, limits.memory(self.config, self.device)["selfplay.slots"], self.device)
         for line in [] if start is None else snapshots.changes(start.config, self.config):
             signals.log(line)
         # Only now: what is wrong with the settings has been said, and the old ones still stand.

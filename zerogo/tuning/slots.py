@@ -15,7 +15,6 @@ from torch import Tensor
 from zerogo import board, kernels, tuning
 from zerogo.config import Config, EvaluationConfig, GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
-from zerogo.pipeline import limits
 from zerogo.players.analyst import SIMULATIONS_A_LEAF
 from zerogo.selfplay.loop import SelfPlay
 from zerogo.selfplay.opening import begin
@@ -31,7 +30,7 @@ LONGEST_MOVE = 2.0  # seconds of a whole move of all games, beyond which no more
 WHOLE_MOVES_SECONDS = 0.3  # of whole moves that are timed, at least one
 
 
-def fitted(
+def fit_to_device(
     game: GameConfig,
     search: SearchConfig,
     settings: SelfplayConfig,
@@ -62,10 +61,10 @@ def fitted(
         several = leaves or min(most_leaves, max(1, size // many))
         return replace(search, leaves=several), replace(settings, slots=many)
 
-    found = _measured(turned, _random_positions(game, device), most, search.cuda_graph)
+    found = _find_batch(turned, _random_positions(game, device), most, search.cuda_graph)
     least, longest = max(1, found.size // 2), LONGEST_MOVE / fewest
     whole = tuning.find(
-        lambda size: simulated(game, *sections(size), evaluator, device), most, least, patience=1, longest=longest
+        lambda size: measure_moves(game, *sections(size), evaluator, device), most, least, patience=1, longest=longest
     )
     search, settings = sections(whole.size)
     words = f"{settings.slots:,} games at once"
@@ -73,7 +72,7 @@ def fitted(
     return search, settings, f"{words}: {whole.why('simulations/s of whole moves in batches')}; {found.why()}"
 
 
-def chosen(
+def pick(
     config: Config, before: Config | None, evaluator: Callable[[], Evaluator], device: torch.device
 ) -> tuple[Config, str]:
     """Returns a run's config with numbers of games, shared by its ranks, and of leaves, and why these. before: the
@@ -85,15 +84,12 @@ def chosen(
     if not config.pipeline.plays:  # actors find out for themselves
         return config, ""
     parts = config.game, search, replace(settings, slots=distributed.local_count(settings.slots)), evaluator(), device
-    search, alone, why = distributed.broadcast_from_rank0(lambda: fitted(*parts, matches=config.evaluation))
+    search, alone, why = distributed.broadcast_from_rank0(lambda: fit_to_device(*parts, matches=config.evaluation))
     settings = replace(settings, slots=settings.slots or alone.slots * distributed.world_size())
-    found = replace(config, search=search, selfplay=settings)
-    if found.selfplay.slots != config.selfplay.slots:  # whose snapshots were not planned for
-        limits.plan_disk(found, limits.memory(found, device)["selfplay.slots"], device)
-    return found, why
+    return replace(config, search=search, selfplay=settings), why
 
 
-def simulated(
+def measure_moves(
     game: GameConfig, search: SearchConfig, settings: SelfplayConfig, evaluator: Evaluator, device: torch.device
 ) -> float:
     """Returns the simulations a second of whole moves, in which games end as often as in a run: with caps of their
@@ -116,7 +112,7 @@ def _random_positions(game: GameConfig, device: torch.device) -> board.State:
     return states
 
 
-def _measured(evaluator: Evaluator, states: board.State, most: int, has_graph: bool) -> tuning.BatchChoice:
+def _find_batch(evaluator: Evaluator, states: board.State, most: int, has_graph: bool) -> tuning.BatchChoice:
     """Returns the batch that keeps the device busy, as a CUDA graph if a search does so and that is faster."""
     device = states.device
     legal = board.legal_actions(states)
