@@ -17,6 +17,7 @@ from zerogo import checkpoint, sgf
 from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import actors, snapshots, watch
 from zerogo.pipeline.actors import Actor, Inbox
+from zerogo.pipeline.snapshots import RunState
 from zerogo.replay import load_with_about, save_shard
 from zerogo.selfplay import SelfPlayResult
 from zerogo.system import bounds
@@ -98,8 +99,8 @@ def test_a_run_learns_from_actors_alone(begun: Path, tmp_path: Path) -> None:
 def inbox(run: Path, said: list[str], **changes: Any) -> Inbox:
     """Returns the inbox of a run, at rest, with what is otherwise in its place."""
     newest = next(snapshots.starts(run))
-    origin = {"run": newest.counters["begun"], "encoder": newest.encoder().name, "taken": [], "last": {}}
-    return Inbox(run, newest.config, **(origin | changes), signals=Signals(said.append))
+    state = RunState(**{"begun": newest.counters["begun"]} | changes)
+    return Inbox(run, newest.config, newest.encoder().name, state, Signals(said.append))
 
 
 def test_a_shard_is_taken_once_and_goes_when_two_commits_have_it(begun: Path, tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_a_shard_is_taken_once_and_goes_when_two_commits_have_it(begun: Path, tm
     games = games_of([first]), games_of([second])
     second.rename(tmp_path / second.name)
     taken, last = [], {}
-    box, one, other = inbox(run, [], taken=taken, last=last), actors.SelfPlayResult(), actors.SelfPlayResult()
+    box, one, other = inbox(run, [], external=taken, actors=last), actors.SelfPlayResult(), actors.SelfPlayResult()
     assert box.take(one, 100, 1) == games[0] == len(one.lengths) and taken == [first.name]
     assert int(one.samples[0].game.min()) == 100 and int(one.samples[0].game.max()) == 99 + games[0]
     (tmp_path / second.name).rename(second)
@@ -118,7 +119,7 @@ def test_a_shard_is_taken_once_and_goes_when_two_commits_have_it(begun: Path, tm
     box.after_snapshot()
     assert shards(run) == [second.with_name(second.name + actors.TAKEN)] and taken == [second.name]
     # Killed before that snapshot was there: what it would have held is taken again, and nothing twice.
-    box = inbox(run, said := [], taken=in_snapshot, last=last_committed)
+    box = inbox(run, said := [], external=in_snapshot, actors=last_committed)
     assert box.take(other, 100, 1) == games[1]
     box.after_snapshot()
     box.after_snapshot()

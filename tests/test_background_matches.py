@@ -41,9 +41,9 @@ def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) ->
     lines = []
     one = beside(matches("evaluation.games=4"), tmp_path, lines)
     one.start(saved, 7, 12.5)
-    assert one.running and (one.step, one.begun, one.concluded) == (7, 12.5, 0.0)
+    assert one.running and (one.step, one.begun, one.state.last_match) == (7, 12.5, 0.0)
     one.poll_results(wait=True)
-    assert not one.running and one.concluded == 12.5
+    assert not one.running and one.state.last_match == 12.5
     one.poll_results()  # nothing is left
     ((_, line, result, numbers),) = matches("evaluation.games=4").play(checkpoint.load(saved), 4)
     (record,) = tiny.lines(tmp_path / "logs" / "metrics.jsonl")

@@ -19,7 +19,6 @@ from zerogo.board.rng import Purpose
 from zerogo.checkpoint import Checkpoint, load, save
 from zerogo.config import Config, with_overrides
 from zerogo.errors import InputError
-from zerogo.system.bounds import misfit
 
 TINY = "game.size=5 network.blocks=1 network.channels=8 network.pooling_channels=4 network.head_channels=4".split()
 
@@ -189,23 +188,6 @@ def test_parts_and_versions(file: Path) -> None:
     assert "did you mean game.size?" in complaint(changed(file, config={"game": {"sise": 9}}))
     assert "game.size is 99" in complaint(changed(file, config={"game": {"size": 99}}))
     assert load(changed(file, future="a part that this version doesn't know")).step == 7
-
-
-def test_what_a_run_goes_on_from_has_its_types(file: Path) -> None:
-    replay = {"total": 3, "taken": 3, "num_random": 0, "credit": 1.0, "last_game": 1}
-    for counters, sentence in (
-        ({"seconds": "many"}, "counters.seconds is 'many'; it must be a number"),
-        ({"seconds": float("nan")}, "counters.seconds is 'nan'"),
-        ({"iterations": 1.5}, "counters.iterations is '1.5'; it must be a whole number"),
-        ({"games": True}, "counters.games is 'True'"),
-        ({"replay": [3]}, "counters.replay is no mapping"),
-        ({"replay": replay | {"last_game": None}}, "counters.replay.last_game is 'None'"),
-        ({"resignation": {"games": [[0.5, 1.0], [0.5]]}}, "counters.resignation.games[1] has 1 entries"),
-        ({"saved": {}}, "counters.saved is no list"),
-    ):
-        assert sentence in misfit({"counters": counters}, checkpoint.KINDS, "")
-    assert ": trainer.steps is '[]'" in complaint(changed(file, trainer={"steps": []}))
-    assert load(changed(file, counters={"replay": replay, "matches": {"pool": [["a", "b", 1, 0, 0]]}})).step == 7
 
 
 class Large:

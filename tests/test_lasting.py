@@ -135,7 +135,7 @@ def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped
     stops, played = [(1, True), (2, False), (3, False), (4, False)], []  # rounds that are over, and whether it learns
 
     def is_asked(self: run.Run) -> bool:
-        if stops and (self.iterations, self.iteration.is_learning) == stops[0]:
+        if stops and (self.state.iterations, self.iteration.is_learning) == stops[0]:
             self.signals.exit_signal = signal.SIGTERM
         return self.signals.has_request
 
@@ -414,24 +414,6 @@ def test_a_run_is_read_once_and_under_its_lock(whole: Path, tmp_path: Path, monk
     assert "batch: 8" in (folder / "config.yaml").read_text() and (folder / "config.yaml.unread").exists()
 
 
-def test_what_a_commit_has_beside_a_checkpoint_has_its_types(whole: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(whole, tmp_path / "tiny")
-    older, newest = snapshots.paths(folder)
-    parts = torch.load(newest, weights_only=True)
-    state, games = parts["run"]["iteration"], parts["run"]["games"]
-    for change, sentence in (
-        ({"ranks": "two"}, r"run.ranks is 'two'; it must be a whole number"),
-        ({"logs": {"metrics.jsonl": 1.5}}, r"run.logs.metrics.jsonl is '1.5'"),
-        ({"iteration": state | {"sums": {"loss": 3.0}}}, r"run.iteration.sums.loss is '3.0'; it must be Tensor"),
-        ({"iteration": {"steps": 3}}, r"run.iteration lacks collected"),
-        ({"iteration": state | {"collected": {"points": 3}}}, r"run.iteration.collected has 'points'"),
-        ({"games": games | {"budgets": [1]}}, r"run.games.budgets has 1 entries"),
-    ):
-        torch.save(parts | {"run": parts["run"] | change}, newest)
-        with pytest.warns(UserWarning, match=re.escape(f"checkpoint {newest}: ") + sentence):
-            assert next(snapshots.starts(folder)).source == str(older)
-
-
 def test_a_lock_that_was_removed_by_hand_still_holds(tmp_path: Path) -> None:
     with RunLock(tmp_path):
         (tmp_path / RunLock.FILE).unlink()
@@ -483,6 +465,18 @@ def test_the_plan_names_the_memory_of_each_device(monkeypatch) -> None:
     monkeypatch.setattr(limits, "device_for", lambda *_: tiny.CPU)
     with pytest.raises(InputError, match=r"MB of memory are planned \(replay.capacity .*\); 1e-06 MB are free"):
         limits.plan(config, gpu)
+
+
+def test_the_plan_counts_policies_that_are_searched_again(monkeypatch) -> None:
+    """A snapshot may hold those of all samples in memory."""
+    monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 8e10)
+    least, gpu = 4000 * 2 * 10, torch.device("cuda")
+    plain, config = tiny.config(), tiny.config("selfplay.reanalysed=0.1")
+    assert limits.disk(config, 0)["snapshots"] >= limits.disk(plain, 0)["snapshots"] + 3 * least
+    assert sum(limits.memory(config, gpu).values()) >= sum(limits.memory(plain, gpu).values()) + least
+    monkeypatch.setattr(limits, "device_for", lambda *_: gpu)
+    assert " of GPU memory" in limits.plan(plain, gpu) and " of memory" not in limits.plan(plain, gpu)
+    assert re.match(r"plans \S+ .B of GPU memory of 80 GB free and \S+ .B of memory", limits.plan(config, gpu))
 
 
 def test_what_stays_of_checkpoints_games_and_logs(tmp_path: Path) -> None:

@@ -73,8 +73,9 @@ def reopened(directory, state, settings=SETTINGS) -> Replay:
 
 
 @pytest.mark.parametrize("exponent", LAW)
-def test_window_follows_the_published_law(exponent):
-    settings = ReplayConfig(min_window=250_000, exponent=exponent, scale=0.4, capacity=10**9)
+def test_window_follows_the_published_law(exponent, monkeypatch):
+    monkeypatch.setattr(replay.buffer, "WINDOW_EXPONENT", exponent)
+    settings = ReplayConfig(min_window=250_000, capacity=10**9)
     for total, expected in LAW[exponent]:
         assert window(int(total), settings) == pytest.approx(expected, rel=0.01)
 
@@ -360,9 +361,13 @@ def test_policies_that_were_found_anew_survive(tmp_path):
     buffer.update_policies(slots, policy, torch.zeros(30))
     buffer.add(make_samples(80, 20))
     buffer.flush()
-    again = reopened(tmp_path, buffer.state_dict())
+    state = buffer.state_dict()
+    assert state["policies"]["age"].tolist() == [*range(90, 60, -1)], "a snapshot holds them alone"
+    again = reopened(tmp_path, state)
     assert torch.equal(again.newest(100).policy, buffer.newest(100).policy)
     assert torch.equal(again.oldest_policies(100), buffer.oldest_policies(100))
+    again.add(make_samples(100, SETTINGS.capacity))
+    assert "policies" not in again.state_dict()
 
 
 def test_a_directory_in_use_another_size_and_missing_files_are_refused(tmp_path):

@@ -35,22 +35,6 @@ PARTS: dict[str, type] = {
     "config": dict, "encoder": str, "size": int, "step": int, "weights": dict, "averaged_weights": dict,
     "trainer": dict, "generators": dict, "counters": dict, "run": dict, "revision": str, "time": str,
 }  # fmt: skip
-# What a run goes on from, see `bounds.misfit`.
-KINDS = {
-    "trainer": dict.fromkeys(("samples", "steps"), int) | dict.fromkeys(("progress", "average_weight"), float),
-    "counters": dict.fromkeys(("iterations", "simulations", "games", "samples"), int)
-    | {
-        "seconds": float,
-        "last_match": float,
-        "last_checkpoint": float,
-        **dict.fromkeys(("saved", "players"), [int]),
-        "begun": int,
-        "external": [str],
-        "actors": [(str, int)],
-        "resignation": {"games": [(float, float)]},
-    }
-    | {"replay": dict.fromkeys(("total", "taken", "num_random", "last_game"), int) | {"credit": float}},
-}
 
 
 @dataclass
@@ -148,8 +132,6 @@ def load(path: str | Path) -> Checkpoint:
     missing = [name for name, kind in PARTS.items() if not isinstance(parts.get(name), kind)]
     if missing:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
-    if wrong := bounds.misfit(parts, KINDS, ""):
-        raise InputError(f"checkpoint {path}: {wrong.removeprefix('.')}")
     config = from_dict(parts["config"], f"checkpoint {path}")
     others = {name: parts[name] for name in PARTS if name not in ("config", "encoder", "size")}
     checkpoint = Checkpoint(config=config, source=str(path), **others)

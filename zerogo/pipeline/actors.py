@@ -31,6 +31,7 @@ from zerogo.config import Config, GameConfig, with_overrides
 from zerogo.errors import InputError, Interrupted, quote
 from zerogo.pipeline import rating, sanity_checks
 from zerogo.pipeline.generate import evaluator_for
+from zerogo.pipeline.snapshots import RunState
 from zerogo.replay import Samples, load_with_about, save_shard
 from zerogo.rules import SCORING, SUPERKO, Rules
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult
@@ -88,23 +89,13 @@ def waiting(directory: Path) -> list[Waiting]:
 
 
 class Inbox:
-    """The run's side. directory: of the run. run: when it began, which tells it from others. taken: names of the shards
-    whose samples the run has. last: number of the last shard of each actor that was taken. Both are changed in
-    place."""
+    """The run's side. directory, config, encoder: of the run. state: the run's, whose `external` (names of the shards
+    whose samples it has) and `actors` (number of the last shard of each that was taken) are changed here."""
 
-    def __init__(
-        self,
-        directory: Path,
-        config: Config,
-        run: int,
-        encoder: str,
-        taken: list[str],
-        last: dict[str, int],
-        signals: Signals,
-    ) -> None:
-        self.directory = make_directory(directory / FOLDER)
-        self.config, self.taken, self.last, self._in_last_snapshot = config, taken, last, set()
-        self._origin, self._signals, self._quiet_since = {"run": run, "encoder": encoder}, signals, 0.0
+    def __init__(self, directory: Path, config: Config, encoder: str, state: RunState, signals: Signals) -> None:
+        self.directory, self.config = make_directory(directory / FOLDER), config
+        self.taken, self.last, self._in_last_snapshot = state.external, state.actors, set()
+        self._origin, self._signals, self._quiet_since = {"run": state.begun, "encoder": encoder}, signals, 0.0
         self._unread: set[str] = set()  # shards of which it was said
         self._since = time.monotonic()  # the end of the last iteration's games
 
@@ -138,9 +129,8 @@ class Inbox:
             show(collected)
             heed()
             self.wait()
-        now = (
-            time.monotonic()
-        )  # an iteration's seconds are all since the last one's: actors play while the run learns, too
+        # An iteration's seconds are all since the last one's: actors play while the run learns, too.
+        now = time.monotonic()
         collected.seconds, self._since = max(collected.seconds, now - self._since), now
 
     def take(self, collected: SelfPlayResult, first: int, step: int) -> int:

@@ -15,6 +15,7 @@ from zerogo.config import with_overrides
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import Matches
 from zerogo.pipeline.rating import measure
+from zerogo.pipeline.snapshots import RunState
 from zerogo.system.telemetry import Telemetry
 
 NICENESS = 10  # what training leaves of the cores
@@ -30,12 +31,15 @@ class Played(NamedTuple):
 class BackgroundMatches:
     """At most one process that plays the matches of one checkpoint. It ends with the run, however that ends.
 
-    note: prints a line. step: the training step of the newest matches. begun, concluded: the run's seconds when they
-    were started, and when those were started whose results are charted: after a kill on the way they are due again."""
+    note: prints a line. step: the training step of the newest matches. begun: the run's seconds when they were started.
+    state: the run's, whose `last_match` follows when the results are charted: after a kill on the way the matches are
+    due again."""
 
-    def __init__(self, matches: Matches, telemetry: Telemetry, note: Callable[[str], None], begun: float = 0.0) -> None:
-        self.matches, self.telemetry, self.note = matches, telemetry, note
-        self.step, self.begun, self.concluded = 0, begun, begun
+    def __init__(
+        self, matches: Matches, telemetry: Telemetry, note: Callable[[str], None], state: RunState | None = None
+    ) -> None:
+        self.matches, self.telemetry, self.note, self.state = matches, telemetry, note, state or RunState()
+        self.step, self.begun = 0, self.state.last_match
         self.path: Path | None = None  # of the checkpoint that they need
         self._process: multiprocessing.Process | None = None
 
@@ -78,7 +82,7 @@ class BackgroundMatches:
             for line in (f"step {self.step}:", *found.lines):
                 self.note(line)
             self.telemetry.scalars(self.step, found.numbers)
-        self.path, self._process, self.concluded = None, None, self.begun
+        self.path, self._process, self.state.last_match = None, None, self.begun
         return found.numbers if isinstance(found, Played) else None
 
     def close(self) -> None:

@@ -107,7 +107,14 @@ def memory(config: Config, device: torch.device, processes: int = 0) -> dict[str
         "replay.capacity": config.replay.capacity * record * (GROWS * here if is_on_host else 1.0),
         "selfplay.slots": float(games) * on_device / world,
         "network": float(on_device * (LEARNING + PLAYER * bool(config.evaluation.gate)) * network),
-    }
+    } | ({"selfplay.reanalysed": 2.0 * _reanalysed(config)} if config.selfplay.reanalysed else {})  # as it is saved
+
+
+def _reanalysed(config: Config) -> float:
+    """Returns the bytes of the policies found anew that a snapshot holds at most, those of all samples in memory: each
+    with its root value, time and age."""
+    actions = config.game.largest_size**2 + 1
+    return float(config.replay.capacity * (2 * actions + 20)) if config.selfplay.reanalysed else 0.0
 
 
 def _network(config: Config) -> int:
@@ -128,7 +135,8 @@ def disk(config: Config, games: float) -> dict[str, float]:
     logs = min(settings.logs_mb * 1e6 or math.inf, min(minutes, iterations) * LOG)
     return {
         "checkpoints": kept * saved,
-        "snapshots": 3 * (saved + games + config.replay.shard_samples * record),  # one of them under way
+        # One of them under way.
+        "snapshots": 3 * (saved + games + config.replay.shard_samples * record + _reanalysed(config)),
         "replay": (config.replay.capacity + config.replay.archive_samples) * record * PACKED,
         "games": (settings.keep_games or 100_000) * GAME * (min(1.0, 100 * config.selfplay.sgf_share) + has_matches),
         "logs": logs,
@@ -138,9 +146,10 @@ def disk(config: Config, games: float) -> dict[str, float]:
 def plan(config: Config, device: torch.device) -> str:
     """Returns in a line what a run will take. Raises InputError, with what would fit, where there is not so much."""
     needed, host = memory(config, device), torch.device("cpu")
-    has_replay = device_for(config.replay, config.game.largest_size, device).type == device.type
-    of_device = needed if has_replay else {name: size for name, size in needed.items() if name != "replay.capacity"}
-    of_host = {name: size for name, size in needed.items() if name not in of_device}
+    of_replay = device_for(config.replay, config.game.largest_size, device).type
+    on_host = {"selfplay.reanalysed": device.type != "cpu", "replay.capacity": of_replay != device.type}
+    of_device = {name: size for name, size in needed.items() if not on_host.get(name)}
+    of_host = {name: size for name, size in needed.items() if on_host.get(name)}
     places = [_planned(config, of_device, device)] + ([_planned(config, of_host, host)] if of_host else [])
     words = "plans " + " and ".join(places)
     unknown = "" if config.selfplay.slots else ", without the games in progress, whose number is measured at the start"

@@ -23,7 +23,7 @@ from zerogo.pipeline.actors import Inbox
 from zerogo.pipeline.background_matches import BackgroundMatches
 from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
 from zerogo.pipeline.sanity_checks import SanityChecks
-from zerogo.pipeline.snapshots import Iteration, Rollback, Snapshots
+from zerogo.pipeline.snapshots import Iteration, Rollback, RunState, Snapshots
 from zerogo.replay import Replay, Samples, device_for
 from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, reanalysis, write_games
 from zerogo.system import distributed
@@ -57,10 +57,9 @@ class Run:
         self._clock, self.signals, self.directory = time.monotonic(), signals, directory
         if start is not None:
             checkpoints.require_compatible(start, config)
-        counters = {} if start is None else start.counters
-        self.seconds, self.iterations = float(counters.get("seconds", 0.0)), int(counters.get("iterations", 0))
-        self.simulations = int(counters.get("simulations", 0))
-        self.begun = int(counters.get("begun", 0)) if start is not None else time.time_ns()  # which run this is
+        self.state = RunState() if start is None else RunState.of(start.counters)
+        if not config.evaluation.gate:
+            self.state.players.clear()
         with signals.interruptible():  # what is tried at a first start takes a while
             self.machine = describe(pick_device(config.run.device))["device"]
             setup = cli.set_up(config, precision=self._measured_before(start, "precision"))
@@ -91,23 +90,17 @@ class Run:
         # Without a checkpoint all begins anew, and what a killed process charted will come again.
         logs = -1 if start is None else start.step, None if start is None else start.run.get("logs")
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
-        self._last_checkpoint = float(counters.get("last_checkpoint", self.seconds))
-        self.saved = list(counters.get("saved", ()))  # the steps of all checkpoints, those that are gone among them
-        self.players = list(counters.get("players", ())) if config.evaluation.gate else []  # see `rating`
         self._shown: dict[str, float | str] = {}
         self._line = distributed.on_rank0(self._introduce)
         self._part = 0.0  # the part of an iteration that is over: half of it is learning
         self._games, self._samples_before = 0, self.trainer.samples  # self-play's games in this process; for the rates
         self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
-        last_match = float(counters.get("last_match", 0.0))
-        self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, last_match)
+        self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, self.state)
         self.snapshots = Snapshots(directory, config.pipeline.snapshot_seconds, rollback)
         self.iteration = Iteration()
         self.selfplay: SelfPlay | None = None
-        self.external = list(counters.get("external", ()))  # shards of actors that are taken in and still there
-        self.actors = dict(counters.get("actors", ()))  # the last shard of each that was taken in
-        origin = self.begun, self.trainer.encoder.name, self.external, self.actors
-        self.inbox = Inbox(directory, self.config, *origin, signals) if config.replay.external else None
+        inbox = directory, self.config, self.trainer.encoder.name, self.state, signals
+        self.inbox = Inbox(*inbox) if config.replay.external else None
         if start is not None:
             self._go_on_from(start)
         self.checks = SanityChecks(stops=config.pipeline.sanity_checks == "stop")
@@ -162,7 +155,7 @@ class Run:
 
     def _player(self) -> tuple[Evaluator, int]:
         """Returns what plays, and the training step of its weights: the averaged ones of now, or those of the gate."""
-        found = rating.player(self.directory, self.players, self.signals.log)
+        found = rating.player(self.directory, self.state.players, self.signals.log)
         return self._evaluator(player=found), found.step if found else self.trainer.steps
 
     def _go_on_from(self, start: Checkpoint) -> None:
@@ -203,11 +196,8 @@ class Run:
 
     def _new_selfplay(self, first: int) -> SelfPlay:
         config, (evaluator, step) = self.config, self._player()
-        sections = (
-            config.game,
-            config.search,
-            replace(config.selfplay, slots=distributed.local_count(config.selfplay.slots)),
-        )
+        settings = replace(config.selfplay, slots=distributed.local_count(config.selfplay.slots))
+        sections = config.game, config.search, settings
         if not config.pipeline.plays:  # of it only the numbers of games are asked, and a search for reanalysis
             sections = config.game, replace(config.search, leaves=1), replace(config.selfplay, slots=1)
         # Rank r numbers its games r, r + W, …, so that no two ranks share a number, whichever of them begins anew.
@@ -226,7 +216,7 @@ class Run:
             self._snapshot()  # from here on there is something to go on from, and the settings are kept
             if self.selfplay is None:
                 self._bootstrap_random_games()
-            if self.inbox and distributed.broadcast_from_rank0(self.inbox.has_news, self.players):
+            if self.inbox and distributed.broadcast_from_rank0(self.inbox.has_news, self.state.players):
                 self._sync_ranks()  # which counts the games
                 self._save()
             while self._progress() < 1.0:
@@ -252,10 +242,8 @@ class Run:
         print(f"{self.directory}: {machine}, {self.trainer.network.num_parameters()} parameters", flush=True)
         if self.why_so_many:
             print(f"self-play: {self.why_so_many}", flush=True)
-        by_time, by_iterations = (
-            (settings.minutes, "min", self.seconds / 60),
-            (settings.iterations, "iterations", self.iterations),
-        )
+        by_iterations = settings.iterations, "iterations", self.state.iterations
+        by_time = settings.minutes, "min", self.state.seconds / 60
         line = Progress(run.name, *(by_time if settings.minutes else by_iterations))
         if len(self.replay) < (least := limits.least_samples(self.config)):
             line.note(f"training starts when there are {least:,} samples (replay.min_window)")
@@ -264,8 +252,8 @@ class Run:
     def _progress(self) -> float:
         """How much of the run is over, 0 to 1; 0 for a run without an end."""
         settings = self.config.pipeline
-        by_time = self.seconds / 60 / settings.minutes if settings.minutes else 0.0
-        by_iterations = self.iterations / settings.iterations if settings.iterations else 0.0
+        by_time = self.state.seconds / 60 / settings.minutes if settings.minutes else 0.0
+        by_iterations = self.state.iterations / settings.iterations if settings.iterations else 0.0
         return min(1.0, max(by_time, by_iterations))
 
     def _sync_ranks(self, asked: bool = False) -> bool:
@@ -274,8 +262,8 @@ class Run:
         now, used = time.monotonic(), 0 if self.selfplay is None else self.selfplay.next_game
         passed = now - self._clock if distributed.is_rank0() else 0.0
         steps = RANK_SYNC_SECONDS / self._step_seconds if distributed.is_rank0() and self._step_seconds else 1.0
-        seconds, used, steps, is_asked = distributed.all_reduce_max([self.seconds + passed, used, steps, asked])
-        self.seconds, self._clock, self._next_game = seconds, now, int(used)
+        seconds, used, steps, is_asked = distributed.all_reduce_max([self.state.seconds + passed, used, steps, asked])
+        self.state.seconds, self._clock, self._next_game = seconds, now, int(used)
         self._steps_together = min(MOST_STEPS, max(1, int(steps))) if distributed.world_size() > 1 else 1
         return bool(is_asked)
 
@@ -284,12 +272,12 @@ class Run:
         settings, games = self.config.pipeline, 0 if collected is None else len(collected.lengths)
         if collected is not None:
             self._part = 0.5 * min(1.0, games / distributed.local_count(settings.games_per_iteration))
-        minutes = (self.seconds + time.monotonic() - self._clock) / 60
+        minutes = (self.state.seconds + time.monotonic() - self._clock) / 60
         amounts = {
             "games": self._games + games * distributed.world_size(),
             "samples": self.trainer.samples - self._samples_before,
         }
-        self._line.update(minutes if settings.minutes else self.iterations + self._part, amounts, **self._shown)
+        self._line.update(minutes if settings.minutes else self.state.iterations + self._part, amounts, **self._shown)
 
     def _run_iteration(self) -> None:
         """One iteration: play, learn, chart, and save when it is due. It goes on where a snapshot has it."""
@@ -298,12 +286,12 @@ class Run:
         numbers, collected = self.iteration.numbers | self._learn(), self.iteration.collected
         if self.iteration.num_samples:
             numbers |= self._sanity_checks(numbers)
-        if not self.players:
+        if not self.state.players:
             self.selfplay.set_network(self._evaluator(), self.trainer.steps)
-        self.iterations, self._part, self.iteration = self.iterations + 1, 0.0, Iteration()
+        self.state.iterations, self._part, self.iteration = self.state.iterations + 1, 0.0, Iteration()
         self._sync_ranks()
         distributed.on_rank0(self._chart, collected, numbers)
-        if self.seconds - self._last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
+        if self.state.seconds - self.state.last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
             self._save()
         self._shown["games"] = str(self._next_game)
         found = {"loss": numbers.get("train/loss"), "length": numbers.get("selfplay/game_length_plies")}
@@ -313,7 +301,7 @@ class Run:
     def _play(self) -> None:
         """Plays the games of an iteration, looks at them, and puts them into the replay. Each rank plays its share."""
         settings, collected = self.config.pipeline, self.iteration.collected
-        until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
+        until = self._clock + 60 * settings.minutes - self.state.seconds if settings.minutes else None
         self.selfplay.set_progress(self._progress())
         wanted = distributed.local_count(settings.games_per_iteration), until, self._show, True, collected
         while settings.plays and not distributed.all_ranks_true(
@@ -329,7 +317,8 @@ class Run:
             found = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
             self._run_checks(found)
         found |= self._reanalyse(samples, until)  # before the new samples come, whose policies are as new as can be
-        self.simulations, self._games = self.simulations + collected.simulations, self._games + len(collected.lengths)
+        self.state.simulations += collected.simulations
+        self._games += len(collected.lengths)
         self.iteration.numbers = selfplay_numbers(collected, samples) | found
         self._add_to_replay(samples)
 
@@ -345,10 +334,8 @@ class Run:
         """Saves a snapshot if it is due or requested, and leaves if a signal asks for that. Collective call."""
         if self._sync_ranks(self._is_asked()):
             self._snapshot()
-            self.signals.exit_signal = int(
-                distributed.all_reduce_max([self.signals.exit_signal])[0]
-            )  # when the snapshot is whole
-            self.signals.leave_if_asked()
+            self.signals.exit_signal = int(distributed.all_reduce_max([self.signals.exit_signal])[0])
+            self.signals.leave_if_asked()  # now that the snapshot is whole
 
     def _reanalyse(self, samples: Samples | None, until: float | None) -> dict[str, float]:
         """Searches old positions again, as many as settings and time want for these samples; returns how many."""
@@ -361,7 +348,7 @@ class Run:
         self._snapshot()
         with self.signals.interruptible():
             done = reanalysis.reanalyse(self.replay, search, *wanted)
-        self.simulations += done * simulations
+        self.state.simulations += done * simulations
         return {"replay/reanalysed": done}
 
     def _run_checks(self, found: dict[str, float]) -> None:
@@ -376,7 +363,7 @@ class Run:
     def _sanity_checks(self, numbers: dict[str, float]) -> dict[str, float]:
         """Returns the sanity_checks' figures of an iteration that was learned from and looks at them."""
         of_iteration = self.iteration.first, self.iteration.num_samples, self.config.training.batch
-        player = (self.players or [self.trainer.steps])[-1]
+        player = (self.state.players or [self.trainer.steps])[-1]
         found = sanity_checks.of_iteration(numbers, self.replay, self.trainer, self._evaluator, *of_iteration, player)
         self._run_checks(found)
         return found
@@ -436,18 +423,15 @@ class Run:
         """Writes the numbers of an iteration, with those of the replay and the run, and now and then pictures."""
         step, resignation = self.trainer.steps, self.selfplay.resignation
         numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(step).items()}
-        numbers |= {
-            "time/minutes": self.seconds / 60,
-            "time/iterations": self.iterations,
-            "time/games": self._next_game,
-        }
-        if self.players:
-            numbers["selfplay/network_step"] = self.players[-1]
+        numbers |= {"time/minutes": self.state.seconds / 60, "time/iterations": self.state.iterations}
+        numbers["time/games"] = self._next_game
+        if self.state.players:
+            numbers["selfplay/network_step"] = self.state.players[-1]
         if self.config.selfplay.resign_share:
             numbers["selfplay/resign_threshold"] = resignation.threshold
             numbers["selfplay/resign_false_positive"] = resignation.measured
         self.telemetry.scalars(step, numbers)
-        if self.iterations % PICTURE_EVERY == 1:
+        if self.state.iterations % PICTURE_EVERY == 1:
             pictures = first_moves(self.config.game, self._evaluator(), self.device)
             for name, picture in (final_boards(collected) | pictures).items():
                 self.telemetry.image(name, picture, step)
@@ -456,15 +440,10 @@ class Run:
         """Charts the matches beside the run when they are over (wait: as soon as they are), and has all ranks go on
         together with the network that plays then."""
         shown, of_gate = self.background_matches.poll_results(wait), (self.config.evaluation.gate, self._line.note)
-        if (
-            players := distributed.broadcast_from_rank0(
-                rating.judge, self.players, self.background_matches.step, shown, *of_gate
-            )
-        ) != self.players:
-            self.players, self.signals.snapshot_requested = (
-                players,
-                True,
-            )  # so no snapshot names one whose file is gone, see `tidy`
+        judged = self.state.players, self.background_matches.step, shown, *of_gate
+        if (players := distributed.broadcast_from_rank0(rating.judge, *judged)) != self.state.players:
+            self.state.players = players
+            self.signals.snapshot_requested = True  # so no snapshot names one whose file is gone, see `tidy`
             self.selfplay.set_network(*self._player())
             if self.inbox:
                 self._save()
@@ -472,23 +451,16 @@ class Run:
     def _evaluate_if_due(self) -> None:
         """Starts the matches of this step beside the run when they are due."""
         settings, begun = self.config.evaluation, self.background_matches.begun
-        by_time = settings.every_minutes and self.seconds - begun >= 60 * settings.every_minutes
-        by_round = settings.every_iterations and self.iterations % settings.every_iterations == 0
+        by_time = settings.every_minutes and self.state.seconds - begun >= 60 * settings.every_minutes
+        by_round = settings.every_iterations and self.state.iterations % settings.every_iterations == 0
         if (by_time or by_round) and self._progress() < 1.0 and not self.background_matches.running:
-            self.background_matches.start(self._save(), self.trainer.steps, self.seconds)
+            self.background_matches.start(self._save(), self.trainer.steps, self.state.seconds)
 
     def _checkpoint(self) -> Checkpoint:
         """Returns all but the games in flight and what has to do with them."""
         state, replay = self.trainer.state_dict(), self.replay.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
-        counters = {
-            "seconds": self.seconds,
-            "iterations": self.iterations,
-            "last_match": self.background_matches.concluded,
-        }
-        counters |= {"last_checkpoint": self._last_checkpoint, "saved": self.saved, "players": self.players}
-        counters |= {"begun": self.begun, "external": self.external, "actors": list(self.actors.items())}
-        counters |= {"samples": self.trainer.samples, "simulations": self.simulations, "games": 0}
+        counters = self.state.counters() | {"samples": self.trainer.samples, "games": 0}
         if self.selfplay is not None:
             counters |= {"games": self._next_game, "resignation": self.selfplay.resignation.state_dict()}
         generators = {name: replay.pop(name) for name in GENERATORS}
@@ -522,12 +494,13 @@ class Run:
 
     def _save(self) -> Path:
         """Writes a checkpoint, which stays as long as the settings say, and returns its path."""
-        self._last_checkpoint = self.seconds
+        self.state.last_checkpoint = self.state.seconds
         if not distributed.is_rank0():
             return self.directory
-        self.saved += [self.trainer.steps] if self.trainer.steps not in self.saved[-1:] else []
+        self.state.saved += [self.trainer.steps] if self.trainer.steps not in self.state.saved[-1:] else []
         path = checkpoints.path_of(self.directory, self.trainer.steps)
         self.signals.retry_io(checkpoints.save, path, replace(self._checkpoint(), run={}))
-        self.signals.retry_io(limits.tidy, self.config, path, self.saved, self.players, self.background_matches.path)
+        kept = self.state.saved, self.state.players, self.background_matches.path
+        self.signals.retry_io(limits.tidy, self.config, path, *kept)
         self.signals.retry_io(self.telemetry.trim, int(self.config.pipeline.logs_mb * 1e6))
         return path

@@ -13,8 +13,8 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from numbers import Real
+from copy import copy
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -28,46 +28,16 @@ from zerogo.config import Config, load
 from zerogo.errors import InputError
 from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.selfplay import SelfPlayResult
-from zerogo.system import bounds, distributed
+from zerogo.system import distributed
 
 FOLDER = "snapshots"
 NAME = re.compile(r"snapshot-(\d{9})\.pt")
 KEPT = 2  # newest snapshots: one may turn out to be damaged
 FIRST_WAIT = 1.0  # seconds to a process's first snapshot; then twice as long each time, up to pipeline.snapshot_seconds
 MOST_OF_TIME = 0.02  # share of the time that snapshots may take
-OF_GAMES = (
-    "lengths",
-    "scores_black",
-    "sizes",
-    "komi",
-    "ends",
-)  # lists of an iteration's result, a number for each game
+# Lists of an iteration's result, with a number for each game.
+OF_GAMES = "lengths", "scores_black", "sizes", "komi", "ends"
 STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
-# What a snapshot has in addition to a checkpoint, see `bounds.misfit`.
-RESULT = {"last_boards": [Tensor], "last_ownership": [Tensor], "is_whole": bool, "samples": [list], "games": [list]}
-RESULT |= dict.fromkeys(OF_GAMES, Tensor | list) | dict.fromkeys(("moves", "simulations", "overflowed"), int)
-RESULT |= dict.fromkeys(("seconds", "prior_kl", "prior_entropy"), Real)
-ITERATION = {
-    "is_learning": bool,
-    "num_samples": int,
-    "numbers": {...: Real},
-    "first": int,
-    "steps": Real,
-    "seconds": Real,
-}
-ITERATION |= {"sums": {...: Tensor}, "counts": {...: int}, "recent": [(Tensor, Tensor, int, int)]}
-ITERATION |= {"collected": RESULT, "records": list}
-GAMES = dict.fromkeys(("states", "drawn", "plan", "search", "nodes", "records"), dict)
-GAMES |= dict.fromkeys(("is_first", "network_steps", "tree_size"), Tensor) | {"budgets": (int, int)}
-GAMES |= dict.fromkeys(("next_game", "fewest_left", "steps_left"), int) | {"resignation": {"games": [(float, float)]}}
-REPLAY = {"pending": Tensor, "policies": dict.fromkeys(("policy", "root_value", "time"), Tensor)}
-RUN = {
-    "iteration": ITERATION,
-    "games": GAMES,
-    "replay": REPLAY,
-    "background_matches": {"path": str, "step": int, "begun": float},
-}
-RUN |= {"logs": {...: int}, "epilogues": {...: str}, "precision": {...: str}, "ranks": int}
 
 
 @dataclass(frozen=True)
@@ -136,8 +106,6 @@ def _load(path: Path) -> Checkpoint:
         )
     if not is_finite([*found.weights.values(), *found.averaged_weights.values()]):
         raise InputError(f"checkpoint {path} has NaN or infinite weights")
-    if wrong := _misfit(found.run):
-        raise InputError(f"checkpoint {path}: {wrong}")
     return found
 
 
@@ -145,17 +113,6 @@ def require_same_replay(replay: Replay) -> None:
     """Raises InputError where ranks have other samples than the first one: they would learn from other batches."""
     facts = {"the number of samples": replay.total, "of them in memory": len(replay), "the last game": replay.last_game}
     distributed.require_same(facts, "all ranks must see the same folder, with all of its shards")
-
-
-def _misfit(run: Any) -> str:
-    """Returns what is wrong with the types of a snapshot's `run`, "" if nothing is."""
-    if wrong := bounds.misfit(run, RUN, "run"):
-        return wrong
-    for part, kinds in (("iteration", ITERATION), ("games", GAMES)):
-        if lacks := kinds.keys() - run.get(part, kinds).keys():
-            return f"run.{part} lacks {min(lacks)}"
-    others = run["iteration"]["collected"].keys() - RESULT.keys() if "iteration" in run else ()
-    return f"run.iteration.collected has {min(others)!r}, which no iteration has" if others else ""
 
 
 def is_finite(tensors: Iterable[Tensor]) -> bool:
@@ -202,6 +159,40 @@ def together(results: list[SelfPlayResult]) -> SelfPlayResult:
         samples = Samples.cat(found.samples)
         found.samples = [samples.select(samples.game.argsort(stable=True))]
     return found
+
+
+@dataclass
+class RunState:
+    """What a run is beside its networks, optimiser, samples and games: the counters of its checkpoints.
+
+    begun: when the run began [ns since 1970], which tells it from others. seconds: of its processes together.
+    last_checkpoint, last_match: its seconds at the newest checkpoint, and when the newest matches were started whose
+    results are charted. saved: the steps of all checkpoints, removed ones too. players: the steps that the gate has let
+    play, see `rating`. external: shards of actors that are taken in and not yet removed. actors: the number of the last
+    shard that was taken in from each actor."""
+
+    begun: int = field(default_factory=time.time_ns)
+    seconds: float = 0.0
+    iterations: int = 0
+    simulations: int = 0
+    last_checkpoint: float = 0.0
+    last_match: float = 0.0
+    saved: list[int] = field(default_factory=list)
+    players: list[int] = field(default_factory=list)
+    external: list[str] = field(default_factory=list)
+    actors: dict[str, int] = field(default_factory=dict)
+
+    def counters(self) -> dict[str, Any]:
+        """Returns plain values that a checkpoint may hold."""
+        return vars(self) | {"actors": list(self.actors.items())}
+
+    @classmethod
+    def of(cls, counters: Mapping[str, Any]) -> "RunState":
+        """Returns the state of a checkpoint's counters."""
+        names = [entry.name for entry in fields(cls) if entry.name in counters]
+        state = cls(**{name: copy(counters[name]) for name in names})
+        state.actors = dict(counters.get("actors", ()))
+        return state
 
 
 @dataclass

@@ -1,12 +1,24 @@
 """The ring buffer: the newest samples in memory, the window that grows by a power law, the governed ratio, and
 resuming.
 
-**How samples are numbered and survive.** Samples are numbered through the run in the order in which they are added.
-Whenever `shard_samples` of them are together they become a finished shard, whose name says the first number and the
-count. The rest is in `state_dict`, which a snapshot of the run keeps after `flush`. `Replay(…, resume=True, state=…)`
-is what the snapshot holds: of the files just what the state counts. What was finished later is played again, under the
-same names. Files that no snapshot needs are removed by the next `after_snapshot`. A file that is damaged is left
-out with a warning that names it; all others are kept."""
+**Two numberings.** A sample has a number in the run, which names files, and one in the ring, which names its slot:
+
+| sample | number in the run | number in the ring |
+| --- | --- | --- |
+| the oldest in memory | total - num_missing - len(self) | num_stored - len(self) |
+| the oldest of the window | total - num_missing - window | num_stored - window |
+| the first that no finished shard holds | num_in_shards | num_stored - (total - num_in_shards) |
+| the next that is added | total | num_stored, to slot num_stored % capacity |
+
+`total` counts the samples of the run, `num_stored` those that this process has put into the ring: fewer after a resume,
+which reads only as many as the ring holds. `num_missing` were lost on the way from the oldest in memory to the newest,
+with damaged files. `num_drawn` counts samples that training drew, `num_random` those of players that had not learned.
+
+**How samples survive.** Whenever `shard_samples` of them are together they become a finished shard, whose name says the
+first number and the count. The rest is in `state_dict`, which a snapshot of the run keeps after `flush`. `Replay(…,
+resume=True, state=…)` restores exactly what the snapshot held: of the files only the samples that the state counts.
+Samples that were finished later are played again, and get the same names. The next `after_snapshot` removes files that
+no snapshot needs. A damaged file is left out with a warning that names it; all others are kept."""
 
 import logging
 import math
@@ -27,20 +39,18 @@ from zerogo.system.runtime import free_bytes
 from zerogo.system.tensors import sent
 
 VALIDATION_SHARE = 0.05  # share of games that are never learned from, only measured on
+WINDOW_EXPONENT, WINDOW_SCALE = 0.65, 0.4  # a and b of the window's law, from KataGo
 _FIRST_ALLOCATION = 1024
 _log = logging.getLogger(__name__)
 
 
 def window(total: int, settings: ReplayConfig) -> int:
     """Returns how many of the newest samples training draws from after `total` samples: c + b (N^a - c^a) / (a c^(a -
-    1)).
-
-    At most the capacity. c is min_window, a exponent, b scale (KataGo's law, METHODS 2.7); up to c samples all of them.
-    """
-    c, a = settings.min_window, settings.exponent
+    1)), at most the capacity. c is min_window; up to c samples all of them."""
+    c, a = settings.min_window, WINDOW_EXPONENT
     if total <= c:
         return total
-    grown = c + settings.scale * (total**a - c**a) / (a * c ** (a - 1))
+    grown = c + WINDOW_SCALE * (total**a - c**a) / (a * c ** (a - 1))
     return min(total, settings.capacity, int(grown))
 
 
@@ -58,9 +68,9 @@ class Replay:
     further than `state` counts, what `state_dict` returned; the caller holds the run's lock. Raises InputError where
     they are of another board size, or there without `resume`. call: does what writes, for example again and again.
 
-    total: samples added in the run. taken: samples that training drew. credit: samples that training may still draw:
-    each new sample earns `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest
-    number of a game seen, -1 for none. All draws come from one generator of the given seed (validation from another),
+    total, num_drawn, num_random: see the module. credit: samples that training may still draw: each new sample earns
+    `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest number of a game seen, -1
+    for none. All draws come from one generator of the given seed (validation from another),
     whose states are saved. writes: whether files are written, not only loaded. device: where the samples lie and
     batches are drawn; the draws are the same everywhere."""
 
@@ -80,23 +90,20 @@ class Replay:
         self.settings = settings
         self.board_size = board_size
         self._files = None if directory is None else files.ShardFolder(directory, resume, call)
-        self.total = self.taken = self.num_random = 0
+        self.total = self.num_drawn = self.num_random = 0
         self.last_game = -1
         self._shard_samples = min(settings.shard_samples, settings.capacity)
-        self._written = 0  # number of the first sample that is in no finished shard
-        self._stored = 0  # samples ever put into the ring; sample i of them lies in slot i % capacity
-        self._missing = 0  # numbers between the oldest and the newest in memory that damaged or lost files took along
+        self._num_in_shards = self._num_stored = self._num_missing = 0
         # Records; what else there is of each sample is on the host. A GPU's memory is taken at once: growing would take
         # half as much again, and other parts of a run fill what is left.
         allocation = settings.capacity if torch.device(device).type != "cpu" else 0
         self._ring = torch.empty((allocation, record_layout(board_size)[1]), dtype=torch.int64, device=device)
         # On the host, by slot; policy_time: how many samples there were when a policy was found.
         dtypes = {"kinds": torch.uint8, "policy_time": torch.int64, "network_step": torch.int64}
-        dtypes |= {"is_learned": torch.bool}
+        dtypes |= {"is_learned": torch.bool, "is_reanalysed": torch.bool}
         self._columns = {name: torch.empty(0, dtype=dtype) for name, dtype in dtypes.items()}
         # The numbers of held-out and of other samples in memory, ascending, in pieces.
         self._numbers = {is_held: [torch.empty(0, dtype=torch.int64)] for is_held in (True, False)}
-        self._reanalysed = False
         self._generator = torch.Generator().manual_seed(seed)
         self._validation_generator = torch.Generator().manual_seed(seed + 1)
         if self._files is not None:
@@ -108,7 +115,7 @@ class Replay:
 
     def __len__(self) -> int:
         """Samples in memory."""
-        return min(self._stored, self.settings.capacity)
+        return min(self._num_stored, self.settings.capacity)
 
     # Adding
 
@@ -118,9 +125,9 @@ class Replay:
         assert samples.board_size == self.board_size, sides
         records, start = samples.records().cpu(), 0
         while start < len(samples):
-            end = min(len(samples), start + max(0, self._shard_samples - (self.total - self._written)))
+            end = min(len(samples), start + max(0, self._shard_samples - (self.total - self._num_in_shards)))
             self._count(records[start:end])
-            if self.total - self._written >= self._shard_samples:
+            if self.total - self._num_in_shards >= self._shard_samples:
                 self._finish_shard()
             start = end
         self.credit = self._most_credit(self.credit + self.settings.reuse * len(samples))
@@ -134,19 +141,19 @@ class Replay:
     def _put(self, records: Tensor, samples: Samples) -> None:
         """Writes samples, at most `capacity`, into the ring, which first grows as long as it may."""
         capacity = self.settings.capacity
-        needed, allocated = min(capacity, self._stored + len(samples)), len(self._columns["kinds"])
+        needed, allocated = min(capacity, self._num_stored + len(samples)), len(self._columns["kinds"])
         if needed > allocated:
             self._grow(min(capacity, max(needed, 2 * allocated, _FIRST_ALLOCATION)))
-        numbers = torch.arange(self._stored, self._stored + len(samples))
+        numbers = torch.arange(self._num_stored, self._num_stored + len(samples))
         slots, is_held = numbers % capacity, is_held_out(samples.game)
         self._ring[sent(slots, self._ring.device)] = sent(records, self._ring.device)  # index_copy_ would go row by row
         of_samples = {"kinds": samples.kinds(), "network_step": samples.network_step.clamp(min=0)}
-        of_samples |= {"is_learned": samples.policy_weight > 0, "policy_time": self.total}
+        of_samples |= {"is_learned": samples.policy_weight > 0, "policy_time": self.total, "is_reanalysed": False}
         for name, values in of_samples.items():
             self._columns[name][slots] = values
         self._numbers[True].append(numbers[is_held])
         self._numbers[False].append(numbers[~is_held])
-        self._stored += len(samples)
+        self._num_stored += len(samples)
         if len(samples):
             self.last_game = max(self.last_game, int(samples.game.max()))
 
@@ -186,7 +193,7 @@ class Replay:
         Only where `can_take(batch)`. Uses the generator twice: the samples, then their symmetries."""
         assert self.can_take(batch), f"a batch of {batch} with a credit of {self.credit:.0f}; ask can_take first"
         self.credit -= batch
-        self.taken += batch
+        self.num_drawn += batch
         return self._draw(batch, self._window_numbers(held=False), self._generator)
 
     def validation_batch(self, batch: int) -> TrainingBatch | None:
@@ -228,11 +235,11 @@ class Replay:
         ring, here = Samples.of_records(self._ring, self.board_size), sent(slots, self._ring.device)
         ring.policy[here] = sent(policy, here.device).to(ring.policy.dtype)
         ring.root_value[here] = sent(root_value, here.device)
-        self._columns["policy_time"][slots], self._reanalysed = self.total, True
+        self._columns["policy_time"][slots], self._columns["is_reanalysed"][slots] = self.total, True
 
     def _newest(self, number: int) -> Tensor:
         """Returns the slots of the newest samples, oldest first: int64 [number]."""
-        return torch.arange(self._stored - number, self._stored) % self.settings.capacity
+        return torch.arange(self._num_stored - number, self._num_stored) % self.settings.capacity
 
     def _window_numbers(self, held: bool) -> Tensor:
         """Returns the numbers of the window's held-out or of its other samples, ascending: int64; sample i lies in slot
@@ -240,12 +247,12 @@ class Replay:
         pieces = self._numbers[held]
         if len(pieces) > 1:
             numbers = torch.cat(pieces)
-            pieces[:] = [numbers[torch.searchsorted(numbers, self._stored - len(self)) :]]
-        return pieces[0][torch.searchsorted(pieces[0], self._stored - self.window) :]
+            pieces[:] = [numbers[torch.searchsorted(numbers, self._num_stored - len(self)) :]]
+        return pieces[0][torch.searchsorted(pieces[0], self._num_stored - self.window) :]
 
     def _in_window(self, name: str) -> list[Tensor]:
         """Returns views of a column that hold the window's samples, oldest first."""
-        column, end, size = self._columns[name], self._stored % self.settings.capacity, self.window
+        column, end, size = self._columns[name], self._num_stored % self.settings.capacity, self.window
         return [column[len(column) - max(0, size - end) :], column[max(0, end - size) : end]]
 
     def statistics(self, network_step: int) -> dict[str, float]:
@@ -257,7 +264,7 @@ class Replay:
             "held": float(len(self)),
             "window": float(self.window),
             "credit": self.credit,
-            "reuse": self.taken / max(1, self.total),
+            "reuse": self.num_drawn / max(1, self.total),
             "age_steps": float(network_step * self.window - made_at) / size,
             "validation_share": len(self._window_numbers(held=True)) / size,
             "learned_share": sum(int(learned.sum()) for learned in self._in_window("is_learned")) / size,
@@ -277,7 +284,7 @@ class Replay:
     def after_snapshot(self) -> None:
         """Removes the files that neither of the two newest snapshots needs, the one just written among them."""
         if self._files is not None:
-            edge, more = self.total - self.window - self._missing, self.settings.archive_samples
+            edge, more = self.total - self.window - self._num_missing, self.settings.archive_samples
             self._files.after_snapshot((edge - (more or edge)) if self.settings.keep_shards else edge)
 
     def close(self) -> None:
@@ -286,7 +293,7 @@ class Replay:
             self._files.close()
 
     def _finish_shard(self) -> None:
-        first, self._written = self._written, self.total
+        first, self._num_in_shards = self._num_in_shards, self.total
         if self._files is not None:
             self._files.write(first, self.newest(self.total - first))
 
@@ -298,13 +305,13 @@ class Replay:
         needed = [shard for shard in shards if shard.end > total - self.settings.capacity]
         loaded = [self._load_one(shard, total) for shard in needed]
         # Unwritten samples must be in memory: not so after damage, or where the capacity was lowered.
-        self._written = max(end, total - len(self)) if not loaded or loaded[-1] else total
+        self._num_in_shards = max(end, total - len(self)) if not loaded or loaded[-1] else total
         self.total = total
-        self._missing = max(0, total - needed[0].first - self._stored) if needed else 0
+        self._num_missing = max(0, total - needed[0].first - self._num_stored) if needed else 0
         if total < most < math.inf:
             _log.warning("%d samples that the run knows are missing in %s", most - total, self._files.directory)
-            self.total = self._written = int(most)
-            self._missing += int(most) - total
+            self.total = self._num_in_shards = int(most)
+            self._num_missing += int(most) - total
 
     def _load_one(self, shard: Shard, most: int) -> bool:
         """Puts one file's samples below a number into the ring; returns False, with a warning, where it can't be
@@ -331,29 +338,32 @@ class Replay:
     def state_dict(self) -> dict[str, Any]:
         """Returns what a snapshot keeps: counters, credit, generators (uint8), and what is in no finished shard:
         samples, and policies that were found anew."""
-        state = {name: getattr(self, name) for name in ("total", "taken", "num_random", "last_game")}
-        state |= {"credit": float(self.credit), "generator": self._generator.get_state()}
+        state = {"total": self.total, "taken": self.num_drawn, "num_random": self.num_random}
+        state |= {"last_game": self.last_game, "credit": float(self.credit), "generator": self._generator.get_state()}
         state["validation_generator"] = self._validation_generator.get_state()
         if self._files is not None:
-            state["pending"] = self._records(self._newest(self.total - self._written)).cpu()
-        if self._reanalysed:
-            slots = self._newest(len(self))
+            state["pending"] = self._records(self._newest(self.total - self._num_in_shards)).cpu()
+        slots = self._newest(len(self))
+        if len(places := self._columns["is_reanalysed"][slots].nonzero().squeeze(1)):
+            slots = slots[places]
             state["policies"] = {name: self._column(name, slots) for name in ("policy", "root_value")}
-            state["policies"]["time"] = self._columns["policy_time"][slots]
+            state["policies"] |= {"time": self._columns["policy_time"][slots], "age": len(self) - places}
         return state
 
     def _take_over(self, state: dict[str, Any]) -> None:
         """Goes on from a state, whose finished shards are loaded."""
         self._count_all(state.get("pending", self._ring[:0].cpu()))
-        self._written = max(self._written, self.total - len(self))  # where the capacity was lowered
-        self.taken, self.num_random, self.last_game = state["taken"], state["num_random"], state["last_game"]
+        self._num_in_shards = max(self._num_in_shards, self.total - len(self))  # where the capacity was lowered
+        self.num_drawn, self.num_random, self.last_game = state["taken"], state["num_random"], state["last_game"]
         self._generator.set_state(state["generator"].cpu())
         self._validation_generator.set_state(state["validation_generator"].cpu())
         if "policies" in state:
-            number = min(len(self), len(state["policies"]["time"]))
-            policy, value, when = (state["policies"][name][-number:] for name in ("policy", "root_value", "time"))
-            self.update_policies(self._newest(number), policy, value)
-            self._columns["policy_time"][self._newest(number)] = when
+            age = state["policies"]["age"]  # 1 is the newest sample
+            is_there = age <= len(self)
+            policy, value, when = (state["policies"][name][is_there] for name in ("policy", "root_value", "time"))
+            slots = (self._num_stored - age[is_there]) % self.settings.capacity
+            self.update_policies(slots, policy, value)
+            self._columns["policy_time"][slots] = when
         self.credit = self._most_credit(state["credit"])
 
     def redraw(self, seed: int) -> None:
