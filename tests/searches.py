@@ -20,7 +20,7 @@ from zerogo.tuning.trials import meaning, used_nodes
 
 PUCT = SearchConfig(algorithm="puct")
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
-RICH = dataclasses.replace(PUCT, fpu_reduction_root=0.1, forced_playouts=2.0, c_puct_log=0.3, c_puct_base=10.0)
+RICH = dataclasses.replace(PUCT, fpu_reduction_root=0.1, forced_playouts=2.0, c_puct_log=0.3)
 RICH = dataclasses.replace(RICH, c_puct_variance=0.85)
 SETTINGS = {"puct": PUCT, "puct with all": RICH, "gumbel": GUMBEL}
 ALL = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

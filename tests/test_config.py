@@ -12,7 +12,7 @@ from limits import within
 
 from zerogo import config
 from zerogo.config import Config, GameConfig, NetworkConfig, load
-from zerogo.config.sections import SECTIONS, Section, allowed, default_of
+from zerogo.config.sections import FIXED, SECTIONS, Section, allowed, default_of
 from zerogo.errors import InputError
 from zerogo.features import make_encoder
 from zerogo.rules import Rules
@@ -75,6 +75,19 @@ def test_there_are_five_configs_and_defaults_are_valid_frozen_and_described() ->
             assert entry.metadata["meaning"] and f"  {section.NAME}.{entry.name} = " in text
     with pytest.raises(FrozenInstanceError):
         settings.game.size = 5  # type: ignore[misc]
+
+
+def test_a_setting_that_became_a_constant_is_known_by_its_value() -> None:
+    """Configs and networks of earlier versions hold all settings."""
+    assert not set(FIXED) & set(config.KEYS)
+    for key, fixed in FIXED.items():
+        section, _, name = key.partition(".")
+        assert config.from_dict({section: {name: fixed}}) == Config()
+        sentence = re.escape(f"{key} is no longer a setting; it is always {fixed:g}")
+        with pytest.raises(InputError, match=sentence):
+            config.from_dict({section: {name: 2 * fixed}})
+        with pytest.raises(InputError, match=sentence):
+            load(None, [f"{key}=1"])
 
 
 def examples() -> list[tuple[str, str]]:

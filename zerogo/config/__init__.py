@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from zerogo.config.sections import (
+    FIXED,
     SECTIONS,
     EvaluationConfig,
     FeaturesConfig,
@@ -117,9 +118,10 @@ def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[
         if not isinstance(entries, Mapping):
             such = f"it must hold settings such as {fields(BY_NAME[name])[0].name}: …"
             raise InputError(f"{place}: section {name} is {quote(entries)}; {such}")
-        for key in entries:
-            if f"{name}.{key}" not in KEYS:
-                raise InputError(f"{places.get(f'{name}.{key}', where)}: {_unknown(f'{name}.{key}')}")
+        for key, value in entries.items():
+            if (full := f"{name}.{key}") not in KEYS and not (full in FIXED and value == FIXED[full]):
+                raise InputError(f"{places.get(full, where)}: {_unknown(full)}")
+        entries = {key: value for key, value in entries.items() if f"{name}.{key}" not in FIXED}
         sections[name] = _placed(partial(BY_NAME[name], **entries), where, places)
         if name == GameConfig.NAME and "komi" not in entries:
             sections[name] = sections[name].with_listed_komi()
@@ -137,6 +139,8 @@ def _placed(make: Callable[[], Any], where: str, places: Mapping[str, str]) -> A
 
 def _unknown(key: str) -> str:
     """Returns what is wrong with an unknown "section.key" and which valid name is nearest."""
+    if key in FIXED:
+        return f"{key} is no longer a setting; it is always {FIXED[key]:g}"
     key = key[:MOST_QUOTED]
     section, _, name = key.partition(".")
     close = difflib.get_close_matches(key, list(KEYS), n=1, cutoff=0.5)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from zerogo.errors import InputError, quote
 from zerogo.rules import MAX_SIZE, SCORING, SUPERKO, Rules
@@ -398,15 +398,14 @@ class SearchConfig(Section):
     """The tree search: Gumbel with sequential halving, or PUCT."""
 
     NAME = "search"
+    c_puct_base: ClassVar[float] = 500.0  # puct: visits at which the growth by c_puct_log sets in (KataGo)
+    c_visit: ClassVar[float] = 50.0  # gumbel: visits added to the largest count in sigma(q) (Gumbel)
     algorithm: str = option(
         "gumbel", "gumbel learns with few simulations, puct needs hundreds", choices=("gumbel", "puct"), source="Gumbel"
     )
     c_puct: float = option(1.1, "puct: weight of the prior against the value", 0, 100, source="KataGo")
     c_puct_log: float = option(
-        0.0, "puct: growth of that weight with ln((visits + base) / base)", 0, 100, source="KataGo"
-    )
-    c_puct_base: float = option(
-        500.0, "puct: visits at which this growth sets in", above=0, high=10**9, source="KataGo"
+        0.0, "puct: growth of that weight with ln((visits + 500) / 500)", 0, 100, source="KataGo"
     )
     c_puct_variance: float = option(
         0.0, "puct: growth of that weight with the spread of a node's values", 0, 1, source="KataGo, 0.85"
@@ -419,9 +418,6 @@ class SearchConfig(Section):
         source="KataGo",
     )
     fpu_reduction_root: float = option(0.0, "puct: the same at the root", 0, 2, source="KataGo")
-    dirichlet_concentration: float = option(
-        10.83, "puct: sum of the Dirichlet noise's alpha", above=0, high=10**4, source="KataGo"
-    )
     dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0: none", 0, 1, source="KataGo")
     root_temperature: float = option(1.1, "puct: temperature of the root prior", above=0, high=10, source="KataGo")
     lcb: bool = option(
@@ -430,7 +426,6 @@ class SearchConfig(Section):
     max_considered: int = option(
         16, "gumbel: moves that sequential halving starts with at the root", 1, 626, source="Gumbel, m = 16"
     )
-    c_visit: float = option(50.0, "gumbel: visits added to the largest count in sigma(q)", 0, 10**6, source="Gumbel")
     c_scale: float = option(
         1.0,
         "gumbel: scale of sigma(q); larger is a sharper policy target",
@@ -490,9 +485,6 @@ class SelfplayConfig(Section):
     )
     settled_end_share: float = option(0.9, "share of games that end as soon as every point is pass-alive", 0, 1)
     resign_share: float = option(0.0, "share of games with resignation; the others measure wrong resignations", 0, 1)
-    resign_false_positive: float = option(
-        0.05, "largest share of wrong resignations", above=0, high=0.5, source="AlphaGo Zero"
-    )
     resign_min_ply: int = option(20, "plies before which nobody resigns", 0, 20000)
     reanalysed: float = option(
         0.0, "old positions searched again, for each new sample", 0, 100, source="MuZero Reanalyse"
@@ -525,8 +517,6 @@ class ReplayConfig(Section):
 
     NAME = "replay"
     min_window: int = option(250_000, "samples in the window before it grows (c)", 1, 10**10, source="KataGo")
-    exponent: float = option(0.65, "exponent of the window's growth", above=0, high=1, source="KataGo")
-    scale: float = option(0.4, "slope of the window's growth at its start (beta)", 0, 1, source="KataGo")
     capacity: int = option(2_000_000, "samples in memory at most, which limits the window", 1, 10**10)
     reuse: float = option(
         4.0, "training samples per new sample", above=0, high=1000, source="KataGo; 2 measured on 5x5"
@@ -550,7 +540,6 @@ class TrainingConfig(Section):
     batch: int = option(512, "samples in a training step", 1, 1_000_000, source="measured")
     optimizer: str = option("adamw", "optimiser", choices=("adamw", "sgd"))
     learning_rate: float = option(1e-3, "learning rate before warm-up and schedule", above=0, high=10)
-    momentum: float = option(0.9, "sgd: momentum; adamw: beta 1", 0, 0.9999, source="KataGo")
     warmup_samples: int = option(
         100_000, "samples over which the learning rate rises from 0", 0, 10**10, source="KataGo"
     )
@@ -634,3 +623,9 @@ class PipelineConfig(Section):
 
 
 SECTIONS: tuple[type[Section], ...] = tuple(Section.__subclasses__())
+
+# Settings of earlier versions, and the value that each has now.
+FIXED = {
+    "search.c_puct_base": 500.0, "search.c_visit": 50.0, "search.dirichlet_concentration": 10.83,
+    "selfplay.resign_false_positive": 0.05, "replay.exponent": 0.65, "replay.scale": 0.4, "training.momentum": 0.9,
+}  # fmt: skip

@@ -19,9 +19,9 @@ from zerogo.network.losses import LOSSES, Metrics, Targets, loss_parts
 from zerogo.replay import TrainingBatch
 from zerogo.system import distributed
 
-# AdamW's beta 2. 0.99 averages about 100 steps; the usual 0.999 averages 1,000, too long where the run changes its
-# own data.
-SECOND_MOMENTUM = 0.99
+# Of SGD, and AdamW's beta 1 (KataGo). AdamW's beta 2: 0.99 averages about 100 steps; the usual 0.999 averages 1,000,
+# too long where the run changes its own data.
+MOMENTUM, SECOND_MOMENTUM = 0.9, 0.99
 STATE_FORMAT = 1
 PARTS, NUMBERS = ("network", "averaged", "optimizer"), ("samples", "steps", "progress", "average_weight")  # of a state
 
@@ -206,5 +206,5 @@ def make_optimizer(network: Network, settings: TrainingConfig) -> torch.optim.Op
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=settings.momentum, fused=True)
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(settings.momentum, SECOND_MOMENTUM), fused=True)
+        return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=MOMENTUM, fused=True)
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(MOMENTUM, SECOND_MOMENTUM), fused=True)

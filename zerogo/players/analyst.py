@@ -37,7 +37,7 @@ GUMBEL_UNTIL = 400  # simulations of a match up to which it is Gumbel; with PLAY
 MOST_CONSIDERED = 16  # moves with which its halving starts, where the simulations allow two of each
 EVERY_SYMMETRY_FROM = 64  # simulations of a move from which its root is looked at from all eight sides
 PLAY = {  # KataGo's numbers of PUCT for play
-    "c_puct": 1.0, "c_puct_log": 0.45, "c_puct_base": 500.0, "c_puct_variance": 0.85, "fpu_reduction": 0.2,
+    "c_puct": 1.0, "c_puct_log": 0.45, "c_puct_variance": 0.85, "fpu_reduction": 0.2,
     "fpu_reduction_root": 0.1, "lcb": True,
 }  # fmt: skip
 PLAIN_MCTS = SearchConfig(algorithm="puct", c_puct=1.1, fpu_reduction=0.0, keep_tree=False)

@@ -9,6 +9,7 @@ from zerogo.config import SearchConfig
 from zerogo.kernels.shared import INVERSE_PRIOR_STDEV, VARIANCE_PRIOR, VARIANCE_WEIGHT
 from zerogo.search.tree import Nodes
 
+DIRICHLET_CONCENTRATION = 10.83  # sum of the Dirichlet noise's alpha (KataGo)
 # Lower bounds (KataGo): standard deviations below the mean; the largest variance of values in [-1, 1]; the share of the
 # most visits that a move must have to be played for its bound. The fewest visits are zerogo's own: 3 say a little.
 BOUND_DEVIATIONS, BOUND_VARIANCE, BOUND_SHARE, BOUND_VISITS = 5.0, 1.0, 0.15, 3
@@ -89,7 +90,7 @@ def noisy_prior(
     total = above.sum(1, keepdim=True)
     even = legal.to(torch.float32) / number
     shaped = torch.where(total > 1e-12, 0.5 * even + 0.5 * above / total.clamp(min=1e-12), even)
-    noise = rng.dirichlet(keys, settings.dirichlet_concentration * shaped, places)
+    noise = rng.dirichlet(keys, DIRICHLET_CONCENTRATION * shaped, places)
     return (1.0 - settings.dirichlet_share) * tempered + settings.dirichlet_share * noise
 
 

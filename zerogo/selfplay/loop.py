@@ -26,7 +26,7 @@ from zerogo.search.game import select_games
 from zerogo.search.tree import SearchState
 from zerogo.selfplay.opening import begin
 from zerogo.selfplay.record import EndReason, FinishedGame, Recorder, SelfPlayResult
-from zerogo.selfplay.resignation import Resignation
+from zerogo.selfplay.resignation import FALSE_POSITIVE, Resignation
 from zerogo.system.tensors import TensorFields, restored, sent, state_of
 
 # What a state holds of self-play, and of its searches beside their trees.
@@ -83,7 +83,7 @@ class SelfPlay:
         self.next_game, self.stride = first_game, stride
         self.search = Search(evaluator, search)
         self.set_network(evaluator, 0)
-        self.resignation = Resignation(settings.resign_false_positive, settings.resign_min_ply)
+        self.resignation = Resignation(FALSE_POSITIVE, settings.resign_min_ply)
         self.num_games = settings.slots
         self.set_progress(progress)
         self.everyone = torch.arange(self.num_games, device=device)

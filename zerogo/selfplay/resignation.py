@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 REMEMBERED = 1000  # games without resignation that the threshold of resignation rests on
+FALSE_POSITIVE = 0.05  # largest share of wrong resignations (AlphaGo Zero)
 NEEDED = 50  # of them before anybody resigns
 THRESHOLDS = tuple(-0.5 - 0.01 * k for k in range(50))  # -0.50 to -0.99, the boldest first
 

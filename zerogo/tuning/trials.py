@@ -53,7 +53,7 @@ GROUPS = "stones history:7 turns_since:8 sensible pattern edge_distance:4 scaled
 READINGS = {"tactics": "31b86bae081a8445", "ladders": "d54df9c22fc240c9"}
 
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=4, leaves=3, cuda_graph=False)
-PUCT = SearchConfig(algorithm="puct", fpu_reduction_root=0.1, forced_playouts=2.0, c_puct_log=0.3, c_puct_base=10.0)
+PUCT = SearchConfig(algorithm="puct", fpu_reduction_root=0.1, forced_playouts=2.0, c_puct_log=0.3)
 PUCT = dataclasses.replace(PUCT, c_puct_variance=0.85, cuda_graph=False)
 SETTINGS = PUCT, dataclasses.replace(PUCT, leaves=3), GUMBEL, dataclasses.replace(GUMBEL, leaves=1)
 
