@@ -235,24 +235,6 @@ def test_what_was_finished_after_a_commit_comes_again(tmp_path):
     assert names_in(tmp_path) == whole[:2] and numbers(reopened(tmp_path, state, KEEPING)) == list(range(70))
 
 
-def test_runs_of_before_commits_go_on(tmp_path):
-    """They left open shards, of several the longest holds all, and one that a finished one has overtaken."""
-    buffer = filled(tmp_path, 40, KEEPING)
-    for first, end in ((0, 20), (32, 40), (32, 50)):
-        save_shard(tmp_path / f"open-{first:012d}-{end - first}.npz", make_samples(first, end - first))
-    (tmp_path / ".shard-000000000064-32.npz.77.tmp").write_bytes(b"part")
-    state = {name: value for name, value in buffer.state_dict().items() if name != "pending"}
-    assert numbers(Replay(KEEPING, 5, tmp_path, resume=True)) == list(range(50))
-    resumed = reopened(tmp_path, state, KEEPING)
-    assert numbers(resumed) == list(range(40)) and not list(tmp_path.glob(".*"))
-    resumed.add(make_samples(40, 30))
-    state = resumed.state_dict()
-    resumed.flush()
-    resumed.after_snapshot()
-    assert names_in(tmp_path) == ["shard-000000000000-32.npz", "shard-000000000032-32.npz"]
-    assert numbers(reopened(tmp_path, state, KEEPING)) == list(range(70))
-
-
 def names_in(directory) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 

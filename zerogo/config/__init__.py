@@ -284,7 +284,7 @@ def describe(as_page: bool = False) -> str:
             rows = [f"## {section.NAME}\n\n{section.__doc__}\n\n{header}"]
         for entry in fields(section):
             key, default = f"{section.NAME}.{entry.name}", _written(default_of(entry))
-            row = f"| `{key}` | `{default}` | {entry.metadata['meaning']}{_source(entry)} | {allowed(entry)} |"
+            row = f"| `{key}` | `{default}` | {entry.metadata['meaning']} | {allowed(entry)} |"
             rows.append(row if as_page else f"  {key} = {default}\n      {_explained(entry)}")
         blocks.append("\n".join(rows))
     return "\n\n".join(blocks)
@@ -308,10 +308,5 @@ def _written(value: Any) -> str:
 
 
 def _explained(entry: Any) -> str:
-    """Returns a field's meaning, what it accepts, and the source of its default in brackets."""
-    values = "" if allowed(entry) == "a text" else f"; {allowed(entry)}"
-    return f"{entry.metadata['meaning']}{values}{_source(entry)}"
-
-
-def _source(entry: Any) -> str:
-    return f" [{entry.metadata['source']}]" if entry.metadata["source"] else ""
+    """Returns a field's meaning, and what it accepts."""
+    return entry.metadata["meaning"] + ("" if allowed(entry) == "a text" else f"; {allowed(entry)}")

@@ -32,15 +32,13 @@ def option(
     *,
     above: float | None = None,
     choices: Sequence[str] = (),
-    source: str = "",
     example: str = "",
 ) -> Any:
-    """Returns a dataclass field that knows its meaning (with unit), its range and the source of its default.
+    """Returns a dataclass field that knows its meaning, with its unit and in brackets the source of its default.
 
     low and high are inclusive, above is exclusive; they hold for every number of a list or mapping. choices: the
     allowed words. example: of a mapping or list, as YAML."""
-    metadata = {"meaning": meaning, "low": low, "above": above, "high": high, "choices": choices, "source": source}
-    metadata["example"] = example
+    metadata = {"meaning": meaning, "low": low, "above": above, "high": high, "choices": choices, "example": example}
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -225,7 +223,7 @@ HEADS_WORDS = (
     "loss weight of each head; policy and value are needed; score, soft_policy and short_values may be added "
     "(short_values: 1.0 weighs the three short-term values together like value, 3.0 each of them, as in KataGo)"
 )
-SUPERKO_SHARES_WORDS = "share of the games under each superko rule; empty: all under game.superko"
+SUPERKO_SHARES_WORDS = "share of the games under each superko rule; empty: all under game.superko [KataGo]"
 SCHEDULE = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
 OPPONENTS = (
     "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL or another engine; with @white always White, "
@@ -234,7 +232,7 @@ OPPONENTS += "with ? at the end only where it is installed"
 GATE = (
     "share of the points that a checkpoint must win against the self-play network to replace it; 0: the newest weights "
 )
-GATE += "play. A gate costs that match, 4 bytes a parameter, and self-play with older weights"
+GATE += "play. A gate costs that match and 4 bytes a parameter [KataGo 0.5, AlphaGo Zero 0.55, AlphaZero none]"
 
 
 @dataclass(frozen=True)
@@ -250,9 +248,7 @@ class RunConfig(Section):
     kernels: str = option(
         "auto", "auto: Numba or Triton where installed; plain: torch alone", choices=("auto", "plain")
     )
-    compile: str = option(
-        "auto", "torch.compile for self-play's network; auto is off", choices=COMPILE, source="measured"
-    )
+    compile: str = option("auto", "torch.compile for self-play's network; auto is off [measured]", choices=COMPILE)
     epilogues: str = option("auto", "CUDA: one kernel for bias, residual and relu; auto measures both", choices=COMPILE)
     directory: str = option("checkpoints", "folder of all runs")
     name: str = option("", "folder of this run in `directory`; empty: the config file's name")
@@ -275,23 +271,15 @@ class GameConfig(Section):
 
     NAME = "game"
     size: int = option(9, "board side in points; with game.sizes, the one to play on by default", 1, MAX_SIZE)
-    komi: float = option(7.0, "points that White gets", -1000, 1000, source="best play draws at 7 on 9x9, 9 on 7x7")
-    sizes: tuple[tuple[int, float, float], ...] = option(
-        (), "boards of the games; empty: game.size alone", source="KataGo"
-    )
+    komi: float = option(7.0, "points that White gets [best play draws at 7 on 9x9, 9 on 7x7]", -1000, 1000)
+    sizes: tuple[tuple[int, float, float], ...] = option((), "boards of the games; empty: game.size alone [KataGo]")
     superko: str = option("positional", "which repetition is illegal", choices=SUPERKO)
-    superko_shares: dict[str, float] = option(
-        {}, SUPERKO_SHARES_WORDS, 0, source="KataGo", example="{positional: 0.7, simple: 0.3}"
-    )
+    superko_shares: dict[str, float] = option({}, SUPERKO_SHARES_WORDS, 0, example="{positional: 0.7, simple: 0.3}")
     suicide: bool = option(False, "whether a move may remove the player's own string")
-    suicide_share: float = option(
-        0.0, "share of games that allow suicide even if game.suicide is false", 0, 1, source="KataGo"
-    )
+    suicide_share: float = option(0.0, "share of games that allow suicide in any case [KataGo]", 0, 1)
     scoring: str = option("area", "how a finished game is scored", choices=SCORING)
     move_cap: int = option(0, "plies after which a game ends and is scored as it stands; 0: 2 x size x size", 0, 20000)
-    random_komi_share: float = option(
-        0.0, "share of games with a random komi; needs features.komi_input", 0, 1, source="measured"
-    )
+    random_komi_share: float = option(0.0, "games with a random komi; needs features.komi_input [measured]", 0, 1)
     komi_low: float = option(0.0, "lowest random komi; they are half a point apart, counted from komi", -1000, 1000)
     komi_high: float = option(14.0, "highest random komi", -1000, 1000)
     komi_spread: float = option(0.0, "largest distance of a random komi from komi; 0: komi_low to komi_high", 0, 1000)
@@ -355,7 +343,7 @@ class FeaturesConfig(Section):
     """What the network sees."""
 
     NAME = "features"
-    encoder: str | tuple[str, ...] = option("alphago48", f"{ENCODERS}, or a list of groups", source="measured")
+    encoder: str | tuple[str, ...] = option("alphago48", f"{ENCODERS}, or a list of groups [measured]")
     komi_input: bool = option(True, "whether the network sees the komi, from the side to move")
 
 
@@ -365,13 +353,13 @@ class NetworkConfig(Section):
 
     NAME = "network"
     blocks: int = option(6, "residual blocks of two 3x3 convolutions", 1, 200)
-    channels: int = option(96, "channels of the trunk", 1, 4096, source="KataGo b6c96")
-    pooling_every: int = option(2, "every k-th block pools over the whole board; 0: none", 0, 200, source="KataGo")
-    pooling_channels: int = option(32, "channels of the pooled branch of such a block", 1, 4096, source="KataGo")
-    head_channels: int = option(32, "channels of the 1x1 convolution that all heads share", 1, 4096, source="KataGo")
+    channels: int = option(96, "channels of the trunk [KataGo b6c96]", 1, 4096)
+    pooling_every: int = option(2, "every k-th block pools over the whole board; 0: none [KataGo]", 0, 200)
+    pooling_channels: int = option(32, "channels of the pooled branch of such a block [KataGo]", 1, 4096)
+    head_channels: int = option(32, "channels of the 1x1 convolution that all heads share [KataGo]", 1, 4096)
     value_hidden: int = option(64, "width of the hidden layer for value and pass", 1, 8192)
     value_pooling: str = option("max", "pooled besides the mean; area suits several board sizes", choices=VALUE_POOLING)
-    heads: dict[str, float] = option(HEADS, HEADS_WORDS, 0, source="KataGo", example="{policy: 1.0, value: 1.0}")
+    heads: dict[str, float] = option(HEADS, HEADS_WORDS, 0, example="{policy: 1.0, value: 1.0}")
     architecture: str = option("tower", "katago is that of its files, for encoder katago22", choices=ARCHITECTURES)
     trunk: tuple[str, ...] = option(
         ("ordinary", "gpool"), f"katago: its blocks in turn, of {', '.join(TRUNK)}", example="[ordinary, nested]"
@@ -401,49 +389,27 @@ class SearchConfig(Section):
     c_puct_base: ClassVar[float] = 500.0  # puct: visits at which the growth by c_puct_log sets in (KataGo)
     c_visit: ClassVar[float] = 50.0  # gumbel: visits added to the largest count in sigma(q) (Gumbel)
     algorithm: str = option(
-        "gumbel", "gumbel learns with few simulations, puct needs hundreds", choices=("gumbel", "puct"), source="Gumbel"
+        "gumbel", "gumbel learns with few simulations, puct with hundreds [Gumbel]", choices=("gumbel", "puct")
     )
-    c_puct: float = option(1.1, "puct: weight of the prior against the value", 0, 100, source="KataGo")
-    c_puct_log: float = option(
-        0.0, "puct: growth of that weight with ln((visits + 500) / 500)", 0, 100, source="KataGo"
-    )
-    c_puct_variance: float = option(
-        0.0, "puct: growth of that weight with the spread of a node's values", 0, 1, source="KataGo, 0.85"
-    )
+    c_puct: float = option(1.1, "puct: weight of the prior against the value [KataGo]", 0, 100)
+    c_puct_log: float = option(0.0, "puct: its growth with ln((visits + 500) / 500) [KataGo]", 0, 100)
+    c_puct_variance: float = option(0.0, "puct: its growth with the spread of a node's values [KataGo, 0.85]", 0, 1)
     fpu_reduction: float = option(
-        0.2,
-        "puct: first-play urgency; unvisited children get the parent's value minus this x sqrt(visited prior)",
-        0,
-        2,
-        source="KataGo",
+        0.2, "puct: unvisited children get the parent's value minus this x sqrt(visited prior) [KataGo]", 0, 2
     )
-    fpu_reduction_root: float = option(0.0, "puct: the same at the root", 0, 2, source="KataGo")
-    dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0: none", 0, 1, source="KataGo")
-    root_temperature: float = option(1.1, "puct: temperature of the root prior", above=0, high=10, source="KataGo")
-    lcb: bool = option(
-        False, "puct: best move by its lower confidence bound; self-play draws its moves by visits", source="KataGo"
-    )
-    max_considered: int = option(
-        16, "gumbel: moves that sequential halving starts with at the root", 1, 626, source="Gumbel, m = 16"
-    )
-    c_scale: float = option(
-        1.0,
-        "gumbel: scale of sigma(q); larger is a sharper policy target",
-        above=0,
-        high=100,
-        source="Gumbel; learned best",
-    )
+    fpu_reduction_root: float = option(0.0, "puct: the same at the root [KataGo]", 0, 2)
+    dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0: none [KataGo]", 0, 1)
+    root_temperature: float = option(1.1, "puct: temperature of the root prior [KataGo]", above=0, high=10)
+    lcb: bool = option(False, "puct: best move by its lower confidence bound, not in self-play [KataGo]")
+    max_considered: int = option(16, "gumbel: moves that halving starts with at the root [Gumbel, m = 16]", 1, 626)
+    c_scale: float = option(1.0, "gumbel: scale of sigma(q); larger sharpens the policy [Gumbel]", above=0, high=100)
     keep_tree: bool = option(True, "keep the subtree of the played move for the next search")
-    symmetry_root: str = option(
-        "random", "symmetries under which a root without a subtree is evaluated", choices=SYMMETRIES, source="KataGo"
-    )
-    symmetry_leaf: str = option(
-        "random", "symmetries under which leaves are evaluated", choices=SYMMETRIES, source="KataGo"
-    )
+    symmetry_root: str = option("random", "symmetries at a root without a subtree [KataGo]", choices=SYMMETRIES)
+    symmetry_leaf: str = option("random", "symmetries at leaves [KataGo]", choices=SYMMETRIES)
     score_weight: float = option(0.0, "share of the expected score in the value; needs head score or ownership", 0, 0.5)
-    forced_playouts: float = option(0.0, "puct: factor k of forced playouts in full searches", 0, 100, source="KataGo")
+    forced_playouts: float = option(0.0, "puct: factor k of forced playouts in full searches [KataGo]", 0, 100)
     cuda_graph: bool = option(True, "CUDA: replay a search step as a CUDA graph where possible")
-    leaves: int = option(1, "leaves of one tree per step; 0: measured at the start", 0, 1024, source="KataGo")
+    leaves: int = option(1, "leaves of one tree per step; 0: measured at the start [KataGo]", 0, 1024)
 
 
 @dataclass(frozen=True)
@@ -452,43 +418,21 @@ class SelfplayConfig(Section):
 
     NAME = "selfplay"
     slots: int = option(256, "games played at once; 0: measured at the start, to keep the device busy", 0, 1_000_000)
-    full_simulations: int = option(
-        64, "simulations of a full search, whose policy is a training target", 1, 100_000, source="measured"
-    )
-    simulations_schedule: tuple[tuple[float, int], ...] = option(
-        (), "full_simulations by the run's progress; []: constant"
-    )
-    cheap_simulations: int = option(
-        16, "simulations of a cheap search, which only advances the game", 1, 100_000, source="KataGo"
-    )
-    learn_cheap: bool = option(
-        False, "also learn from cheap searches, but no policy and reply; they count for reuse and window"
-    )
-    full_share: float = option(1.0, "probability that a search is a full one", above=0, high=1, source="0.25 in KataGo")
-    temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0", 0, 10, source="KataGo")
-    temperature_end: float = option(
-        0.15, "puct: temperature of the played move late in the game", 0, 10, source="KataGo"
-    )
-    temperature_half_life: float = option(
-        0.0, "plies in which it falls half-way; 0: the board side", 0, 10**4, source="KataGo"
-    )
-    opening_plies: float = option(
-        0.04,
-        "plies drawn from the prior at the start of a game: their mean per point of the board",
-        0,
-        1,
-        source="KataGo",
-    )
+    full_simulations: int = option(64, "simulations of a full search, whose policy is learned [measured]", 1, 100_000)
+    simulations_schedule: tuple[tuple[float, int], ...] = option((), "full_simulations by progress; []: constant")
+    cheap_simulations: int = option(16, "simulations of a cheap search, for the move alone [KataGo]", 1, 100_000)
+    learn_cheap: bool = option(False, "also learn from cheap searches, but no policy and reply")
+    full_share: float = option(1.0, "probability that a search is a full one [0.25 in KataGo]", above=0, high=1)
+    temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0 [KataGo]", 0, 10)
+    temperature_end: float = option(0.15, "puct: temperature of the played move late in the game [KataGo]", 0, 10)
+    temperature_half_life: float = option(0.0, "plies in which it falls half-way; 0: the board side [KataGo]", 0, 10**4)
+    opening_plies: float = option(0.04, "mean plies per point drawn from the prior at a game's start [KataGo]", 0, 1)
     opening_temperature: float = option(2.0, "temperature of the prior for these plies", above=0, high=100)
-    random_opening_games: int = option(
-        1500, "games of random moves that a run starts with", 0, 10**7, source="measured"
-    )
+    random_opening_games: int = option(1500, "games of random moves that a run starts with [measured]", 0, 10**7)
     settled_end_share: float = option(0.9, "share of games that end as soon as every point is pass-alive", 0, 1)
     resign_share: float = option(0.0, "share of games with resignation; the others measure wrong resignations", 0, 1)
     resign_min_ply: int = option(20, "plies before which nobody resigns", 0, 20000)
-    reanalysed: float = option(
-        0.0, "old positions searched again, for each new sample", 0, 100, source="MuZero Reanalyse"
-    )
+    reanalysed: float = option(0.0, "old positions searched again, for each new sample [MuZero Reanalyse]", 0, 100)
     sgf_share: float = option(0.01, "share of games that are written as SGF", 0, 1)
     check_every: int = option(4, "simulations between checks for games whose search is over", 1, 100_000)
 
@@ -516,11 +460,9 @@ class ReplayConfig(Section):
     """How long samples are kept, and how often they are learned from."""
 
     NAME = "replay"
-    min_window: int = option(250_000, "samples in the window before it grows (c)", 1, 10**10, source="KataGo")
+    min_window: int = option(250_000, "samples in the window before it grows (c) [KataGo]", 1, 10**10)
     capacity: int = option(2_000_000, "samples in memory at most, which limits the window", 1, 10**10)
-    reuse: float = option(
-        4.0, "training samples per new sample", above=0, high=1000, source="KataGo; 2 measured on 5x5"
-    )
+    reuse: float = option(4.0, "training samples per new sample [KataGo; 2 measured on 5x5]", above=0, high=1000)
     shard_samples: int = option(4096, "samples in one file on disk", 1, 10**8)
     keep_shards: bool = option(False, "keep the files of samples that have left the window")
     archive_samples: int = option(0, "with keep_shards, samples kept behind the window at most; 0: all", 0, 10**12)
@@ -537,23 +479,15 @@ class TrainingConfig(Section):
     """The optimiser and its schedule."""
 
     NAME = "training"
-    batch: int = option(512, "samples in a training step", 1, 1_000_000, source="measured")
+    batch: int = option(512, "samples in a training step [measured]", 1, 1_000_000)
     optimizer: str = option("adamw", "optimiser", choices=("adamw", "sgd"))
     learning_rate: float = option(1e-3, "learning rate before warm-up and schedule", above=0, high=10)
-    warmup_samples: int = option(
-        100_000, "samples over which the learning rate rises from 0", 0, 10**10, source="KataGo"
-    )
-    schedule: tuple[tuple[float, float], ...] = option(
-        SCHEDULE, "factors of the learning rate by the run's progress", source="KataGo"
-    )
+    warmup_samples: int = option(100_000, "samples over which the learning rate rises from 0 [KataGo]", 0, 10**10)
+    schedule: tuple[tuple[float, float], ...] = option(SCHEDULE, "factors of the learning rate by progress [KataGo]")
     weight_decay: float = option(0.02, "weight decay of matrices and kernels (decoupled with adamw)", 0, 1)
-    ownership_sum: float = option(
-        0.0, "loss weight of the summed ownership against the score", 0, 100, source="measured"
-    )
+    ownership_sum: float = option(0.0, "loss weight of the summed ownership against the score [measured]", 0, 100)
     gradient_clip: float = option(1.0, "largest norm of the gradient; 0: no limit", 0, 10**6)
-    ema_samples: int = option(
-        200_000, "averaging horizon of the averaged weights, in samples", 1, 10**10, source="KataGo"
-    )
+    ema_samples: int = option(200_000, "averaging horizon of the averaged weights, in samples [KataGo]", 1, 10**10)
 
 
 @dataclass(frozen=True)
@@ -566,27 +500,15 @@ class EvaluationConfig(Section):
     games: int = option(100, "games against each opponent; half as many against itself or with one colour", 2, 10**6)
     final_games: int = option(200, "the same for the matches at the end of the run", 2, 1_000_000)
     simulations: int = option(64, "simulations a move of a network", 1, 100_000)
-    algorithm: str = option(
-        "auto",
-        "search of a network; auto: gumbel up to 400 simulations, puct above",
-        choices=("auto", "gumbel", "puct"),
-    )
+    algorithm: str = option("auto", "search; auto: gumbel up to 400 simulations", choices=("auto", "gumbel", "puct"))
     score_weight: float = option(0.0, "share of the expected score in the value, in matches and play", 0, 0.1)
     opening_plies: int = option(2, "random moves at the start of each pair of games, so that games differ", 0, 1000)
     opponents: tuple[str, ...] = option(("random", "mcts:200"), OPPONENTS, example="[random, mcts:200]")
-    earlier_opponents: int = option(
-        2, "earlier checkpoints as opponents: the best, and those whose games reduce rating uncertainty most", 0, 100
-    )
-    gate: float = option(0.0, GATE, 0, 1, source="KataGo 0.5, AlphaGo Zero 0.55, AlphaZero none")
-    symmetry: str = option(
-        "random",
-        "symmetries of a network's evaluations; random: all 8 at the root from 64 simulations on",
-        choices=SYMMETRIES,
-    )
+    earlier_opponents: int = option(2, "earlier checkpoints as opponents: the best, and the most telling ones", 0, 100)
+    gate: float = option(0.0, GATE, 0, 1)
+    symmetry: str = option("random", "symmetries; random: all 8 at the root from 64 simulations on", choices=SYMMETRIES)
     engine_seconds: float = option(60.0, "seconds after which a silent engine loses the game", above=0, high=10**6)
-    engine_start_seconds: float = option(
-        120.0, "the same for an engine's first answer, as some tune themselves first", above=0, high=10**6
-    )
+    engine_start_seconds: float = option(120.0, "the same for an engine's first answer", above=0, high=10**6)
     engine_processes: int = option(0, "processes of a GTP engine at once; 0: one per usable core", 0, 4096)
 
     def _check(self) -> None:
@@ -602,23 +524,15 @@ class PipelineConfig(Section):
     NAME = "pipeline"
     iterations: int = option(0, "iterations of self-play and training until the run ends; 0: no limit", 0, 10**9)
     games_per_iteration: int = option(256, "finished games in an iteration", 1, 10**7)
-    plays: bool = option(
-        True, "whether the run plays games itself; if not, an iteration waits for those of actors (replay.external)"
-    )
+    plays: bool = option(True, "whether the run plays itself; if not, an iteration waits for actors")
     minutes: float = option(0.0, "minutes until the run ends, resumed parts together; 0: no limit", 0, 10**7)
     checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0: one after every iteration", 0, 10**6)
-    snapshot_seconds: float = option(
-        30.0, "seconds between snapshots; large ones less often, for at most 2 % of the time", 0, 3600
-    )
+    snapshot_seconds: float = option(30.0, "seconds between snapshots; more where they take over 2 % of it", 0, 3600)
     keep_checkpoints: int = option(5, "newest checkpoints to keep; 0: all", 0, 10**6)
     keep_every: int = option(50, "keep every k-th checkpoint for ever; 0: none", 0, 10**6)
     keep_games: int = option(20_000, "newest SGF games to keep; 0: all", 0, 10**8)
-    logs_mb: float = option(
-        2000.0, "megabytes of logs at most; beyond that the oldest half is removed; 0: no limit", 0, 10**6
-    )
-    sanity_checks: str = option(
-        "stop", "what happens when an exact sanity check fails; other checks only warn", choices=("stop", "warn")
-    )
+    logs_mb: float = option(2000.0, "megabytes of logs, beyond which the oldest half goes; 0: no limit", 0, 10**6)
+    sanity_checks: str = option("stop", "when an exact sanity check fails; others only warn", choices=("stop", "warn"))
     final_matches: bool = option(True, "play matches at the end of the run and print their results")
 
 

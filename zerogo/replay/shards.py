@@ -1,8 +1,7 @@
 """Files of samples, called shards: zipped numpy arrays with a checksum each, written to a temporary name and renamed.
 
-One is `shard-<number of its first sample>-<samples>.npz` and never changes. In runs of before snapshots the samples of
-a shard that was not full yet were saved with each checkpoint as `open-<first>-<samples>.npz`; they are read, no more
-written. Shards of actors (`pipeline.actors`) have other names, and say whose they are."""
+One is `shard-<number of its first sample>-<samples>.npz` and never changes. Shards of actors (`pipeline.actors`) have
+other names, and say whose they are."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ FORMAT = 1
 MOST_ARRAYS = 100  # of a file; samples have a quarter of them
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 SNAPSHOTS = 2  # newest ones of a run that may be gone back to
-_NAME = re.compile(r"(shard|open)-(\d{12})-(\d+)\.npz")
+_NAME = re.compile(r"shard-(\d{12})-(\d+)\.npz")
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ class Shard:
     path: Path
     first: int
     count: int
-    is_open: bool
 
     @property
     def end(self) -> int:
@@ -53,10 +51,10 @@ def shard_path(directory: Path, first: int, count: int) -> Path:
 
 
 def find_shards(directory: Path) -> list[Shard]:
-    """Returns the files of a directory in the order of their samples, finished ones before an open one."""
+    """Returns the files of a directory in the order of their samples."""
     matches = [(path, _NAME.fullmatch(path.name)) for path in directory.iterdir()]
-    found = [Shard(path, int(match[2]), int(match[3]), match[1] == "open") for path, match in matches if match]
-    return sorted(found, key=lambda shard: (shard.is_open, shard.first, shard.count))
+    shards = [Shard(path, int(match[1]), int(match[2])) for path, match in matches if match]
+    return sorted(shards, key=lambda shard: (shard.first, shard.count))
 
 
 def save_shard(path: str | Path, samples: Samples, about: Mapping[str, Any] | None = None) -> None:
@@ -165,13 +163,10 @@ class ShardFolder:
 
     def usable(self, most: float) -> tuple[list[Shard], int]:
         """Returns the files that hold samples with numbers below `most`, in their order, and the number behind the last
-        finished one that holds none above; the others are obsolete."""
-        finished = [shard for shard in self._shards if not shard.is_open]
-        end = max((shard.end for shard in finished if shard.end <= most), default=0)
-        # Open shards are of before snapshots; of several the longest holds all.
-        found = finished + [shard for shard in self._shards if shard.is_open and shard.first >= end][-1:]
-        self._obsolete = {shard.path for shard in found if shard.end > most}
-        return [shard for shard in found if shard.first < most], end
+        one that holds none above; the others are obsolete."""
+        end = max((shard.end for shard in self._shards if shard.end <= most), default=0)
+        self._obsolete = {shard.path for shard in self._shards if shard.end > most}
+        return [shard for shard in self._shards if shard.first < most], end
 
     def write(self, first: int, samples: Samples) -> None:
         """Writes a finished shard in the writer's thread, where all older ones are written before it."""
@@ -190,7 +185,7 @@ class ShardFolder:
     def after_snapshot(self, edge: int) -> None:
         """Removes what the newest snapshots do not need. edge: before which no window needs samples from now on."""
         self._edges.append(edge)
-        shards = [shard for shard in find_shards(self.directory) if shard.is_open or shard.end <= self._edges[0]]
+        shards = [shard for shard in find_shards(self.directory) if shard.end <= self._edges[0]]
         for path in self._obsolete.union(shard.path for shard in shards):
             path.unlink(missing_ok=True)
         self._obsolete.clear()
