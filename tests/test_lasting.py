@@ -471,10 +471,10 @@ def test_the_plan_counts_policies_that_are_searched_again(monkeypatch) -> None:
     """A snapshot may hold those of all samples in memory."""
     monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 8e10)
     least, gpu = 4000 * 2 * 10, torch.device("cuda")
+    monkeypatch.setattr(limits, "device_for", lambda *_: gpu)
     plain, config = tiny.config(), tiny.config("selfplay.reanalysed=0.1")
     assert limits.disk(config, 0)["snapshots"] >= limits.disk(plain, 0)["snapshots"] + 3 * least
     assert sum(limits.memory(config, gpu).values()) >= sum(limits.memory(plain, gpu).values()) + least
-    monkeypatch.setattr(limits, "device_for", lambda *_: gpu)
     assert " of GPU memory" in limits.plan(plain, gpu) and " of memory" not in limits.plan(plain, gpu)
     assert re.match(r"plans \S+ .B of GPU memory of 80 GB free and \S+ .B of memory", limits.plan(config, gpu))
 

@@ -218,20 +218,17 @@ def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool 
 
     Loss weights, rules apart from the sizes, and all that says how to play and train may change. only_plays: nothing is
     to be learned, so that some of the checkpoint's sizes will do."""
-    old, new = checkpoint.config.to_dict(), config.to_dict()
-    for settings in (old, new):
-        settings["network"]["heads"] = sorted(settings["network"]["heads"])
-    sizes, changed = frozenset(config.game.all_sizes), []
+    sizes, changed = frozenset(config.game.all_sizes), {}
     if checkpoint.sizes is not None and sizes != checkpoint.sizes and not (only_plays and sizes < checkpoint.sizes):
         one = len(sizes) == len(checkpoint.sizes) == 1
         words = [max(sides) if one else coords.listed(sides) for sides in (checkpoint.sizes, sizes)]
-        changed.append(("game.size" if one else "game.sizes", *words))
-    for section in ("features", "network"):
-        changed += [(f"{section}.{key}", was, new[section][key]) for key, was in old[section].items()]
-    for key, was, now in changed:
-        if was != now:
-            what = f"{checkpoint.source} was made with {key} {was}, the config says {now}"
-            raise InputError(f"{what}; use the same, or start a new run under another run.name")
+        changed["game.size" if one else "game.sizes"] = words
+    changed |= _differences(checkpoint, config)
+    heads = [sorted(one.network.heads) for one in (checkpoint.config, config)]
+    changed |= {"network.heads": heads} if heads[0] != heads[1] else {}
+    for key, (was, now) in changed.items():
+        what = f"{checkpoint.source} was made with {key} {was}, the config says {now}"
+        raise InputError(f"{what}; use the same, or start a new run under another run.name")
 
 
 def _differences(checkpoint: Checkpoint, config: Config) -> dict[str, tuple[Any, Any]]:

@@ -5,7 +5,7 @@ any moment and resumes from the newest snapshot (`snapshots`). Except for `pipel
 the result (generators, counters) is in the snapshot, so a resumed run is bit-identical."""
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -16,7 +16,8 @@ from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
-from zerogo.features import make_encoder
+from zerogo.features import Encoder, make_encoder
+from zerogo.network import Network
 from zerogo.network.trainer import Trainer
 from zerogo.pipeline import limits, rating, sanity_checks, snapshots
 from zerogo.pipeline.actors import Inbox
@@ -39,12 +40,55 @@ RANK_SYNC_SECONDS, MOST_STEPS = 0.5, 64  # at most so long, and so many training
 PICTURE_EVERY = 10  # iterations between pictures
 
 
+@dataclass
+class Shown:
+    """What the line of progress shows. first_sample: of this process, for its rates. games: finished in this process.
+    part: of an iteration that is over; half of it is learning. values: by name."""
+
+    first_sample: int
+    games: int = 0
+    part: float = 0.0
+    values: dict[str, float | str] = field(default_factory=dict)
+
+
 class Diverged(Exception):
     """Learning has led to numbers that are none. step: by which it was seen."""
 
     def __init__(self, what: str, step: int) -> None:
         super().__init__(f"{what} by step {step}")
         self.step = step
+
+
+class PlayingNetworks:
+    """The evaluators of a run: each is made once, and then gets new weights. start: what was measured on such a machine
+    when the run was there before stays."""
+
+    def __init__(self, config: Config, start: Checkpoint | None) -> None:
+        self.machine = describe(pick_device(config.run.device))["device"]
+        earlier = {} if start is None else start.run
+        precision, epilogues = (earlier.get(name, {}).get(self.machine, "") for name in ("precision", "epilogues"))
+        setup = cli.set_up(config, precision=precision)
+        self.device, self.dtype = setup.device, setup.dtype
+        self.compiled, self.epilogues = tuning.pick_compile(config.run.compile, self.device), config.run.epilogues
+        if self.epilogues == "auto":
+            self.epilogues = epilogues or "auto"
+        self._evaluators: dict[tuple, Evaluator] = {}
+
+    def evaluator(self, network: Network, encoder: Encoder, heads: tuple[str, ...], purpose: str) -> Evaluator:
+        """Returns the evaluator that asks these heads for a purpose, always the same one, with a network's weights."""
+        key = heads, purpose
+        if key in self._evaluators:
+            self._evaluators[key].network.load_(network)
+        else:
+            options = {"heads": heads, "compiled": self.compiled}
+            made = Evaluator.from_network(network, encoder, self.device, self.dtype, **options)
+            self._evaluators[key], self.epilogues = made, tuning.pick_epilogues(self.epilogues, made.network)
+        return self._evaluators[key]
+
+    def state_dict(self) -> dict[str, dict[str, str]]:
+        """Returns what a snapshot keeps: what was measured, by machine."""
+        chosen = {"precision": str(self.dtype).removeprefix("torch."), "epilogues": self.epilogues}
+        return {name: {self.machine: choice} for name, choice in chosen.items()}
 
 
 class Run:
@@ -61,21 +105,15 @@ class Run:
         if not config.evaluation.gate:
             self.state.players.clear()
         with signals.interruptible():  # what is tried at a first start takes a while
-            self.machine = describe(pick_device(config.run.device))["device"]
-            setup = cli.set_up(config, precision=self._measured_before(start, "precision"))
-        self.device, self.dtype = setup.device, setup.dtype
-        self.compiled, self.epilogues = tuning.pick_compile(config.run.compile, self.device), config.run.epilogues
-        if self.epilogues == "auto":
-            self.epilogues = self._measured_before(start, "epilogues") or "auto"
-        self.revision = code_revision()
-        self._evaluators: dict[tuple[str, ...], Evaluator] = {}
+            self.networks = PlayingNetworks(config, start)
+        self.device, self.dtype, self.revision = self.networks.device, self.networks.dtype, code_revision()
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
         # Which opponent there is not is said at once.
         known = () if start is None else start.config.evaluation.opponents
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype, known)
         self.config = config
         before = None if start is None else start.config
-        self.config, self.why_so_many = slots.pick(config, before, self._evaluator, self.device)
+        self.config, why = slots.pick(config, before, self._evaluator, self.device)
         if self.config.selfplay.slots != config.selfplay.slots:  # whose snapshots were not planned for
             limits.plan_disk(self.config, limits.memory(self.config, self.device)["selfplay.slots"], self.device)
         for line in [] if start is None else snapshots.changes(start.config, self.config):
@@ -90,10 +128,7 @@ class Run:
         # Without a checkpoint all begins anew, and what a killed process charted will come again.
         logs = -1 if start is None else start.step, None if start is None else start.run.get("logs")
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
-        self._shown: dict[str, float | str] = {}
-        self._line = distributed.on_rank0(self._introduce)
-        self._part = 0.0  # the part of an iteration that is over: half of it is learning
-        self._games, self._samples_before = 0, self.trainer.samples  # self-play's games in this process; for the rates
+        self._line, self.shown = distributed.on_rank0(self._introduce, why), Shown(self.trainer.samples)
         self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
         self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, self.state)
         self.snapshots = Snapshots(directory, config.pipeline.snapshot_seconds, rollback)
@@ -112,10 +147,6 @@ class Run:
         self.replay.close()
 
     # The parts
-
-    def _measured_before(self, start: Checkpoint | None, what: str) -> str:
-        """Returns what was chosen on such a machine when the run was there, "" if nothing was: it stays."""
-        return "" if start is None else start.run.get(what, {}).get(self.machine, "")
 
     def _new_trainer(self, config: Config, start: Checkpoint | None) -> Trainer:
         with torch.random.fork_rng(devices=[]):  # the global generator draws the first weights, and stays as it was
@@ -141,17 +172,11 @@ class Run:
         return replay
 
     def _evaluator(self, heads: tuple[str, ...] | None = None, player: Checkpoint | None = None) -> Evaluator:
-        """Returns the evaluator that asks these heads, by default those of the search: always the same one, whose
-        weights become the averaged ones of now; for a player another one, with its weights."""
+        """Returns the evaluator that asks these heads, by default those of the search, with the averaged weights of now
+        or those of a player."""
         heads = heads or search_heads(self.config.network.heads, self.config.search.score_weight)
-        key, network = (heads, player is None), player.network() if player else self.trainer.averaged
-        if key in self._evaluators:
-            self._evaluators[key].network.load_(network)
-        else:
-            parts = network, self.trainer.encoder, self.device, self.dtype
-            self._evaluators[key] = Evaluator.from_network(*parts, heads=heads, compiled=self.compiled)
-            self.epilogues = tuning.pick_epilogues(self.epilogues, self._evaluators[key].network)
-        return self._evaluators[key]
+        network, purpose = (player.network(), "player") if player else (self.trainer.averaged, "newest")
+        return self.networks.evaluator(network, self.trainer.encoder, heads, purpose)
 
     def _player(self) -> tuple[Evaluator, int]:
         """Returns what plays, and the training step of its weights: the averaged ones of now, or those of the gate."""
@@ -234,14 +259,14 @@ class Run:
             self._save()  # with the results
         self._snapshot()
 
-    def _introduce(self) -> Progress:
-        """Says what runs where, and returns the line of progress."""
+    def _introduce(self, why: str) -> Progress:
+        """Says what runs where, and why so many games are played at once; returns the line of progress."""
         run, settings = self.config.run, self.config.pipeline
         precision = tuning.precision_in_words(self.dtype, self.device, self.config)
-        machine = f"{self.machine}, {precision}, {kernels.in_use(self.device)}"
+        machine = f"{self.networks.machine}, {precision}, {kernels.in_use(self.device)}"
         print(f"{self.directory}: {machine}, {self.trainer.network.num_parameters()} parameters", flush=True)
-        if self.why_so_many:
-            print(f"self-play: {self.why_so_many}", flush=True)
+        if why:
+            print(f"self-play: {why}", flush=True)
         by_iterations = settings.iterations, "iterations", self.state.iterations
         by_time = settings.minutes, "min", self.state.seconds / 60
         line = Progress(run.name, *(by_time if settings.minutes else by_iterations))
@@ -269,15 +294,14 @@ class Run:
 
     def _show(self, collected: SelfPlayResult | None = None) -> None:
         """Updates the progress line. collected: the games so far of an iteration that goes on."""
-        settings, games = self.config.pipeline, 0 if collected is None else len(collected.lengths)
+        settings, shown, games = self.config.pipeline, self.shown, 0
         if collected is not None:
-            self._part = 0.5 * min(1.0, games / distributed.local_count(settings.games_per_iteration))
+            games = len(collected.lengths)
+            shown.part = 0.5 * min(1.0, games / distributed.local_count(settings.games_per_iteration))
         minutes = (self.state.seconds + time.monotonic() - self._clock) / 60
-        amounts = {
-            "games": self._games + games * distributed.world_size(),
-            "samples": self.trainer.samples - self._samples_before,
-        }
-        self._line.update(minutes if settings.minutes else self.state.iterations + self._part, amounts, **self._shown)
+        amounts = {"games": shown.games + games * distributed.world_size()}
+        amounts["samples"] = self.trainer.samples - shown.first_sample
+        self._line.update(minutes if settings.minutes else self.state.iterations + shown.part, amounts, **shown.values)
 
     def _run_iteration(self) -> None:
         """One iteration: play, learn, chart, and save when it is due. It goes on where a snapshot has it."""
@@ -288,14 +312,14 @@ class Run:
             numbers |= self._sanity_checks(numbers)
         if not self.state.players:
             self.selfplay.set_network(self._evaluator(), self.trainer.steps)
-        self.state.iterations, self._part, self.iteration = self.state.iterations + 1, 0.0, Iteration()
+        self.state.iterations, self.shown.part, self.iteration = self.state.iterations + 1, 0.0, Iteration()
         self._sync_ranks()
         distributed.on_rank0(self._chart, collected, numbers)
         if self.state.seconds - self.state.last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
             self._save()
-        self._shown["games"] = str(self._next_game)
-        found = {"loss": numbers.get("train/loss"), "length": numbers.get("selfplay/game_length_plies")}
-        self._shown |= {name: number for name, number in found.items() if number is not None}
+        self.shown.values["games"] = str(self._next_game)
+        tags = {"loss": "train/loss", "length": "selfplay/game_length_plies"}
+        self.shown.values |= {name: numbers[tag] for name, tag in tags.items() if tag in numbers}
         self._show()
 
     def _play(self) -> None:
@@ -318,7 +342,7 @@ class Run:
             self._run_checks(found)
         found |= self._reanalyse(samples, until)  # before the new samples come, whose policies are as new as can be
         self.state.simulations += collected.simulations
-        self._games += len(collected.lengths)
+        self.shown.games += len(collected.lengths)
         self.iteration.numbers = selfplay_numbers(collected, samples) | found
         self._add_to_replay(samples)
 
@@ -398,14 +422,14 @@ class Run:
             self.trainer.set_progress(self._progress())
             taken, done = self.replay.take(batch), self.trainer.steps - iteration.first
             iteration.note(taken, self.trainer.step(taken, measures=done % METRICS_EVERY == 0))
-            self._shown["learning"] = f"{100 * (learned := (done + 1) / iteration.steps):.0f} %"
-            self._part = 0.5 + 0.5 * learned if self.selfplay else 0.0
+            self.shown.values["learning"] = f"{100 * (learned := (done + 1) / iteration.steps):.0f} %"
+            self.shown.part = 0.5 + 0.5 * learned if self.selfplay else 0.0
             self._show()
             self._step_seconds = time.monotonic() - begun
             iteration.seconds, begun = iteration.seconds + self._step_seconds, time.monotonic()
             if done % self._steps_together == 0:
                 self._handle_requests()
-        self._shown.pop("learning", None)
+        self.shown.values.pop("learning", None)
         steps = self.trainer.steps - iteration.first
         if steps == 0:
             return {}
@@ -487,8 +511,7 @@ class Run:
         found.run |= {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
         found.run |= {"iteration": self.iteration.state_dict(), "logs": self.telemetry.sizes()}
         found.run |= {"background_matches": self.background_matches.state_dict()}
-        found.run |= {"epilogues": {self.machine: self.epilogues}, "ranks": distributed.world_size()}
-        found.run |= {"precision": {self.machine: str(self.dtype).removeprefix("torch.")}}
+        found.run |= self.networks.state_dict() | {"ranks": distributed.world_size()}
         self.snapshots.write(found, begun)
         self.replay.after_snapshot()
 

@@ -345,8 +345,7 @@ class Replay:
             state["pending"] = self._records(self._newest(self.total - self._num_in_shards)).cpu()
         slots = self._newest(len(self))
         if len(places := self._columns["is_reanalysed"][slots].nonzero().squeeze(1)):
-            slots = slots[places]
-            state["policies"] = {name: self._column(name, slots) for name in ("policy", "root_value")}
+            state["policies"] = {name: self._column(name, slots[places]) for name in ("policy", "root_value")}
             state["policies"] |= {"time": self._columns["policy_time"][slots], "age": len(self) - places}
         return state
 
@@ -358,12 +357,12 @@ class Replay:
         self._generator.set_state(state["generator"].cpu())
         self._validation_generator.set_state(state["validation_generator"].cpu())
         if "policies" in state:
-            age = state["policies"]["age"]  # 1 is the newest sample
-            is_there = age <= len(self)
-            policy, value, when = (state["policies"][name][is_there] for name in ("policy", "root_value", "time"))
+            age, policy, value, when = (state["policies"][name] for name in ("age", "policy", "root_value", "time"))
+            is_there = age <= len(self)  # 1 is the newest sample
             slots = (self._num_stored - age[is_there]) % self.settings.capacity
-            self.update_policies(slots, policy, value)
-            self._columns["policy_time"][slots] = when
+            self.update_policies(slots, policy[is_there], value[is_there])
+            when = when[-len(self) :]
+            self._columns["policy_time"][self._newest(len(when))] = when
         self.credit = self._most_credit(state["credit"])
 
     def redraw(self, seed: int) -> None:
