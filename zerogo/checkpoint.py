@@ -87,13 +87,13 @@ def save(path: str | Path, checkpoint: Checkpoint, keep_special: bool = False) -
     """Writes the checkpoint and makes its directory; after a crash the file is whole, or as it was before.
     keep_special: see `write_atomically`. Raises OSError where the disk refuses."""
     config = checkpoint.config
-    parts = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
-    parts |= {"encoder": checkpoint.encoder().name, "size": config.game.size}
-    parts |= {name: portable(getattr(checkpoint, name)) for name in PARTS if name not in parts}
+    contents = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
+    contents |= {"encoder": checkpoint.encoder().name, "size": config.game.size}
+    contents |= {name: portable(getattr(checkpoint, name)) for name in PARTS if name not in contents}
     if checkpoint.weights is checkpoint.averaged_weights:
-        parts["weights"] = parts["averaged_weights"]  # which torch then writes once
+        contents["weights"] = contents["averaged_weights"]  # which torch then writes once
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda file: torch.save(parts, file), keep_special)
+    write_atomically(path, lambda file: torch.save(contents, file), keep_special)
 
 
 def export(path: str | Path, checkpoint: Checkpoint) -> None:
@@ -120,20 +120,20 @@ def load(path: str | Path) -> Checkpoint:
     format, that holds anything but tensors and plain values, or whose weights don't fit its own config."""
     if katago_format.is_network(path):
         return _of_katago(path)
-    parts = read(Path(path))
-    if not isinstance(parts, dict) or parts.get("format") != FORMAT:
+    contents = read(Path(path))
+    if not isinstance(contents, dict) or contents.get("format") != FORMAT:
         raise InputError(f"{path} is not a zerogo checkpoint: it was written by another program")
-    version = parts.get("version")
+    version = contents.get("version")
     if not isinstance(version, int) or version > VERSION:
-        known = f"this zerogo reads versions up to {VERSION}, so update it"
-        raise InputError(f"checkpoint {path} has format version {quote(version)}; {known}")
+        way_out = f"this zerogo reads versions up to {VERSION}, so update it"
+        raise InputError(f"checkpoint {path} has format version {quote(version)}; {way_out}")
     if version < VERSION:
         raise InputError(f"checkpoint {path} is of a version before 0.1.0, which this zerogo does not read; train anew")
-    missing = [name for name, kind in PARTS.items() if not isinstance(parts.get(name), kind)]
+    missing = [name for name, kind in PARTS.items() if not isinstance(contents.get(name), kind)]
     if missing:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
-    config = from_dict(parts["config"], f"checkpoint {path}")
-    others = {name: parts[name] for name in PARTS if name not in ("config", "encoder", "size")}
+    config = from_dict(contents["config"], f"checkpoint {path}")
+    others = {name: contents[name] for name in PARTS if name not in ("config", "encoder", "size")}
     checkpoint = Checkpoint(config=config, source=str(path), **others)
     with torch.device("meta"):  # shapes only
         network = fresh_network(config)
@@ -147,11 +147,11 @@ def read(path: Path) -> Any:
     can't, or may not."""
     bounds.require_checkpoint(path)
     try:
-        size, parts = path.stat().st_size, torch.load(path, map_location="cpu", weights_only=True)
+        size, contents = path.stat().st_size, torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # an archive of another program: RuntimeError, KeyError, AttributeError, …
         raise InputError(f"{path} is not a zerogo checkpoint ({type(error).__name__} while reading it)") from None
-    bounds.require_modest(parts, str(path), size)  # the file may be gone by now
-    return parts
+    bounds.require_modest(contents, str(path), size)  # the file may be gone by now
+    return contents
 
 
 def portable(value: Any) -> Any:
@@ -201,14 +201,14 @@ def fresh_network(config: Config) -> Network | KataGoNetwork:
 def _require_fitting(weights: Mapping[str, Any], network: Network, where: str) -> None:
     """Raises InputError unless the weights have the network's names and shapes."""
     expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-    given = {name: tuple(tensor.shape) if isinstance(tensor, Tensor) else None for name, tensor in weights.items()}
-    for name in sorted(expected.keys() | given.keys(), key=str):
-        if name not in given:
+    actual = {name: tuple(tensor.shape) if isinstance(tensor, Tensor) else None for name, tensor in weights.items()}
+    for name in sorted(expected.keys() | actual.keys(), key=str):
+        if name not in actual:
             raise InputError(f"checkpoint {where} lacks the weights {name} that its config requires")
         if name not in expected:
             raise InputError(f"checkpoint {where} holds weights {name} that its config does not have")
-        if expected[name] != given[name]:
-            shapes = f"the shape {given[name]}; its config requires {expected[name]}"
+        if expected[name] != actual[name]:
+            shapes = f"the shape {actual[name]}; its config requires {expected[name]}"
             raise InputError(f"checkpoint {where}: weights {name} have {shapes}")
 
 
@@ -236,8 +236,8 @@ def _differences(checkpoint: Checkpoint, config: Config) -> dict[str, tuple[Any,
     "section.key" to the value there and here."""
     old, new = checkpoint.config.to_dict(), config.to_dict()
     keys = [(section, key) for section in ("features", "network") for key in old[section] if key != "heads"]
-    found = {f"{section}.{key}": (old[section][key], new[section][key]) for section, key in keys}
-    return {key: values for key, values in found.items() if values[0] != values[1]}
+    pairs = {f"{section}.{key}": (old[section][key], new[section][key]) for section, key in keys}
+    return {key: values for key, values in pairs.items() if values[0] != values[1]}
 
 
 def adopt_architecture(config: Config, explicit: Collection[str] = ()) -> tuple[Config, str]:
@@ -274,8 +274,8 @@ def path_of(run_directory: str | Path, step: int) -> Path:
 
 def paths(run_directory: str | Path) -> list[Path]:
     """Returns the checkpoint files of a run, oldest first, whole or not."""
-    found = [path for path in (Path(run_directory) / FOLDER).glob("step-*.pt") if NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(NAME.fullmatch(path.name)[1]))
+    files = [path for path in (Path(run_directory) / FOLDER).glob("step-*.pt") if NAME.fullmatch(path.name)]
+    return sorted(files, key=lambda path: int(NAME.fullmatch(path.name)[1]))
 
 
 def newest(run_directory: str | Path) -> Checkpoint | None:
@@ -297,10 +297,10 @@ def load_newest(path: str | Path) -> Checkpoint:
         raise InputError(bounds.missing(path))
     if not path.is_dir():
         return load(path)
-    found = newest(path.parent if path.name == FOLDER and not paths(path) else path)
-    if found is None:
+    checkpoint = newest(path.parent if path.name == FOLDER and not paths(path) else path)
+    if checkpoint is None:
         raise InputError(f"the folder {path} holds no complete checkpoint; give a checkpoint file or a run's folder")
-    return found
+    return checkpoint
 
 
 def prune(
@@ -310,10 +310,10 @@ def prune(
 
     newest: the one just written, which counts as the newest. What lies beyond it could not be loaded (or the run would
     have gone on from there): it takes no whole one's place, and stays to be looked at. needed: are kept, too."""
-    found = paths(run_directory)
+    files = paths(run_directory)
     if newest is not None:
-        found = found[: found.index(newest) + 1]
-    removed = [path for path in found[:-keep] if path not in needed] if keep else []
+        files = files[: files.index(newest) + 1]
+    removed = [path for path in files[:-keep] if path not in needed] if keep else []
     for path in removed:
         path.unlink(missing_ok=True)
     return removed

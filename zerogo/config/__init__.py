@@ -165,9 +165,9 @@ def load(path: str | Path | None, overrides: Sequence[str] = (), base: Config | 
     the last wins. base: in place of the defaults. Raises InputError with the file and line of what is wrong."""
     values, places = ({}, {}) if path is None else _read_yaml(Path(path))
     if base is not None and isinstance(values, Mapping):
-        given = {name: entries for name, entries in values.items() if isinstance(entries, Mapping)}
-        values = {name: known | given.get(name, {}) for name, known in base.to_dict().items()} | {
-            name: entries for name, entries in values.items() if name not in BY_NAME or name not in given
+        sections = {name: entries for name, entries in values.items() if isinstance(entries, Mapping)}
+        values = {name: defaults | sections.get(name, {}) for name, defaults in base.to_dict().items()} | {
+            name: entries for name, entries in values.items() if name not in BY_NAME or name not in sections
         }
     return with_overrides(from_dict(values, str(path), places), overrides, str(path or "config"), places)
 
@@ -233,18 +233,18 @@ def _read_yaml(path: Path) -> tuple[Any, dict[str, str]]:
 def _places(node: yaml.Node | None, prefix: str, where: str) -> dict[str, str]:
     """Returns the place of every key to two levels. Raises InputError for a key given twice, of which YAML would take
     the last."""
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     if not isinstance(node, yaml.MappingNode):
-        return found
+        return places
     for key_node, value_node in node.value:
         key = f"{prefix}{key_node.value}"
         place = f"{where}, line {key_node.start_mark.line + 1}"
-        if key in found:
+        if key in places:
             raise InputError(f"{place}: {key} is given a second time")
-        found[key] = place
+        places[key] = place
         if not prefix:
-            found.update(_places(value_node, f"{key}.", where))
-    return found
+            places.update(_places(value_node, f"{key}.", where))
+    return places
 
 
 def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: str) -> None:

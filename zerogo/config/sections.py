@@ -313,9 +313,9 @@ class GameConfig(Section):
         """Returns the values, rising, among which a game with a drawn komi chooses evenly: half a point apart, as
         KataGo draws them, so that a network learns whole and half komi alike. komi: the board's own; game.komi by
         default."""
-        own, spread = self.komi if komi is None else komi, self.komi_spread
-        low, high = (own - spread, own + spread) if spread else (self.komi_low, self.komi_high)
-        return tuple(own + step / 2 for step in range(math.ceil(2 * (low - own)), math.floor(2 * (high - own)) + 1))
+        fair, spread = self.komi if komi is None else komi, self.komi_spread
+        low, high = (fair - spread, fair + spread) if spread else (self.komi_low, self.komi_high)
+        return tuple(fair + step / 2 for step in range(math.ceil(2 * (low - fair)), math.floor(2 * (high - fair)) + 1))
 
     def plies(self, size: int | None = None) -> int:
         """Returns the move cap in plies, with 0 resolved, on a board of the given side, by default game.size."""

@@ -82,10 +82,10 @@ class Waiting(NamedTuple):
 def waiting(directory: Path) -> list[Waiting]:
     """Returns the shards of a run's folder of actors, each actor's in their order; none where it can't be read."""
     try:
-        found = [(path, NAME.fullmatch(path.name)) for path in sorted(directory.iterdir())]
+        matches = [(path, NAME.fullmatch(path.name)) for path in sorted(directory.iterdir())]
     except OSError:
         return []
-    return [Waiting(path, m[1], m[2], int(m[3]), int(m[4]), bool(m[5])) for path, m in found if m]
+    return [Waiting(path, m[1], m[2], int(m[3]), int(m[4]), bool(m[5])) for path, m in matches if m]
 
 
 class Inbox:
@@ -101,9 +101,11 @@ class Inbox:
 
     def has_news(self, players: list[int]) -> bool:
         """Whether actors have no checkpoint yet, or one of other settings or players (`rating`) than the run has."""
-        found, own = checkpoints.newest(self.directory.parent), self.config
-        parts = [(one.game, one.search, one.selfplay, one.replay) for one in (found and found.config, own) if one]
-        return len(parts) < 2 or parts[0] != parts[1] or found.counters.get("players", []) != players
+        newest = checkpoints.newest(self.directory.parent)
+        if newest is None:
+            return True
+        before, now = ((one.game, one.search, one.selfplay, one.replay) for one in (newest.config, self.config))
+        return before != now or newest.counters.get("players", []) != players
 
     def fill(
         self,
@@ -239,9 +241,9 @@ class Inbox:
         for name, (low, high) in (RANGES | places).items():
             numbers, slack = getattr(samples, name), ROUNDING if getattr(samples, name).is_floating_point() else 0
             numbers = numbers.to(torch.float64)
-            least, most = map(float, (numbers.nan_to_num(0.0) if name == "short_values" else numbers).aminmax())
-            if not low - slack <= least <= most <= high + slack:
-                return f"has {name} from {least:g} to {most:g}; allowed are {low} to {high}"
+            least, largest = map(float, (numbers.nan_to_num(0.0) if name == "short_values" else numbers).aminmax())
+            if not low - slack <= least <= largest <= high + slack:
+                return f"has {name} from {least:g} to {largest:g}; allowed are {low} to {high}"
         both = samples.rows[:, :, 0] & samples.rows[:, :, 1]
         return "has points with a black and a white stone" if both.any() else ""
 
@@ -269,8 +271,8 @@ def _of_games(games: dict[str, Any], samples: Samples, count: int) -> str:
     if not len(samples) == count > 0 or len(set(numbers)) > 1 or len(samples.game.unique()) > numbers[0]:
         return f"holds {len(samples)} samples of {numbers} games; its name says {count}"
     for name, (low, high) in OF_GAMES.items():
-        found = games[name] if isinstance(games[name], list) else [games[name]]
-        if others := [number for number in found if not low <= number <= high]:
+        values = games[name] if isinstance(games[name], list) else [games[name]]
+        if others := [number for number in values if not low <= number <= high]:
             return f"has {name} {str(others[0])[:40]}; allowed are {int(low)} to {int(high)}"
     return ""
 
@@ -307,13 +309,13 @@ def allowed_rules(game: GameConfig) -> set[tuple]:
     """Returns all rules that the games of a run may have, as the numbers of `RULES`."""
     superko = [name for name, share in game.superko_shares.items() if share] or [game.superko]
     suicide = {game.suicide, game.suicide or game.suicide_share > 0}
-    found: set[tuple] = set()
+    rules: set[tuple] = set()
     for size in game.all_sizes:
-        own = game.komi_of(size)
-        komi = {own, *(game.drawn_komi(own) if game.random_komi_share else ())}
-        parts = np.float32([*komi]).tolist(), map(SUPERKO.index, superko), suicide, [SCORING.index(game.scoring)]
-        found |= {*itertools.product([size], *parts)}
-    return found
+        fair_komi = game.komi_of(size)
+        komi = {fair_komi, *(game.drawn_komi(fair_komi) if game.random_komi_share else ())}
+        values = np.float32([*komi]).tolist(), map(SUPERKO.index, superko), suicide, [SCORING.index(game.scoring)]
+        rules |= {*itertools.product([size], *values)}
+    return rules
 
 
 def watch(directory: Path, overrides: Sequence[str] = ()) -> None:
@@ -401,8 +403,8 @@ class Actor:
         return waits
 
     def _is_full(self) -> bool:
-        found = waiting(self.directory / FOLDER)
-        return sum(one.samples for one in found if not one.is_taken) >= self.config.replay.min_window
+        shards = waiting(self.directory / FOLDER)
+        return sum(one.samples for one in shards if not one.is_taken) >= self.config.replay.min_window
 
     def _newest(self) -> tuple[Path, int] | None:
         """Returns the newest checkpoint's file and when it was written, None where there is none."""
@@ -422,35 +424,35 @@ class Actor:
         while self._of is None or self._newest() != self._seen:
             self._wait_while(lambda: self._newest() is None, "no checkpoint yet; waiting for the first one")
             self._seen = self._newest()
-            if (found := checkpoints.newest(self.directory)) is not None:
-                self._use(found)
+            if (newest := checkpoints.newest(self.directory)) is not None:
+                self._use(newest)
             elif self._of is None:
                 self.signals.wait(LOOK)
 
-    def _use(self, found: Checkpoint) -> None:
-        config, run = with_overrides(found.config, [*OWN, *self.overrides]), int(found.counters.get("begun", 0))
+    def _use(self, newest: Checkpoint) -> None:
+        config, run = with_overrides(newest.config, [*OWN, *self.overrides]), int(newest.counters.get("begun", 0))
         if not config.replay.external:
             raise InputError(
                 f"the run {self.directory} does not accept games of actors; resume it with replay.external=true"
             )
-        player = rating.player(self.directory, found.counters.get("players", []), self.signals.log) or found
+        player = rating.player(self.directory, newest.counters.get("players", []), self.signals.log) or newest
         self.config, self.step, of = config, player.step, (run, config.game, config.search, config.selfplay)
         if of != self._of:
             self._write()
-            self._begin(found, run)
+            self._begin(newest, run)
         self._of = of
         self.evaluator.network.load_(player.network())
         self.selfplay.set_network(self.evaluator, max(player.step, bool(config.run.start_from)))
-        self.selfplay.set_progress(found.trainer.get("progress", 0.0))
+        self.selfplay.set_progress(newest.trainer.get("progress", 0.0))
 
-    def _begin(self, found: Checkpoint, run: int) -> None:
+    def _begin(self, newest: Checkpoint, run: int) -> None:
         """Begins games of a run, or under other settings than before."""
         config, setup = self.config, cli.set_up(self.config)
-        self.evaluator, first = evaluator_for(setup, found), 0 if self._of is None else self.selfplay.next_game
+        self.evaluator, first = evaluator_for(setup, newest), 0 if self._of is None else self.selfplay.next_game
         tuning.pick_epilogues(config.run.epilogues, self.evaluator.network)
-        self.about = {"run": run, "encoder": found.encoder().name}
-        parts = config.game, config.search, config.selfplay
-        search, settings, why = slots.fit_to_device(*parts, self.evaluator, setup.device)
+        self.about = {"run": run, "encoder": newest.encoder().name}
+        sections = config.game, config.search, config.selfplay
+        search, settings, why = slots.fit_to_device(*sections, self.evaluator, setup.device)
         seed = int(rng.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
         self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
         machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"

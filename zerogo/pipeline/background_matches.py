@@ -75,15 +75,15 @@ class BackgroundMatches:
             return None
         if not self._results.poll():
             self.note(f"waiting for the matches of step {self.step}")
-        found = self._take()
-        if isinstance(found, str):
-            self.note(f"warning: no matches of step {self.step}: {found}")
+        result = self._take()
+        if isinstance(result, str):
+            self.note(f"warning: no matches of step {self.step}: {result}")
         else:
-            for line in (f"step {self.step}:", *found.lines):
+            for line in (f"step {self.step}:", *result.lines):
                 self.note(line)
-            self.telemetry.scalars(self.step, found.numbers)
+            self.telemetry.scalars(self.step, result.numbers)
         self.path, self._process, self.state.last_match = None, None, self.begun
-        return found.numbers if isinstance(found, Played) else None
+        return result.numbers if isinstance(result, Played) else None
 
     def close(self) -> None:
         """Ends matches that nobody will poll_results."""
@@ -111,9 +111,9 @@ def _play(results: Connection, matches: Matches, path: Path) -> None:
     try:
         network = checkpoint.load(path)
         cli.set_up(with_overrides(network.config, ["run.threads=1"]))  # the run's device and kernels
-        for line, found in measure(matches, network, path):
+        for line, numbers_of_match in measure(matches, network, path):
             lines.append(line)
-            numbers |= found
+            numbers |= numbers_of_match
         results.send(Played(lines, numbers))
     except (InputError, OSError) as error:  # a full disk, for one, refuses a line of the pool's file
         results.send(str(error))

@@ -23,9 +23,9 @@ LOOK_EVERY = 16  # finished games between two updates of the progress line
 def evaluator_for(setup: Setup, checkpoint: Checkpoint) -> Evaluator:
     """Returns what self-play asks: the averaged network of a checkpoint."""
     config, compiled = setup.config, tuning.pick_compile(setup.config.run.compile, setup.device)
-    parts = checkpoint.network(averaged=True), checkpoint.encoder(), setup.device, setup.dtype
+    arguments = checkpoint.network(averaged=True), checkpoint.encoder(), setup.device, setup.dtype
     heads = search_heads(checkpoint.config.network.heads, config.search.score_weight)
-    return Evaluator.from_network(*parts, heads=heads, compiled=compiled)
+    return Evaluator.from_network(*arguments, heads=heads, compiled=compiled)
 
 
 def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path) -> None:
@@ -46,8 +46,8 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     games = max(1, distributed.local_count(whole.slots)) if whole.slots else 0
     alone = {"slots": min(games, share), "sgf_share": 1.0, "simulations_schedule": ()}
     settings = dataclasses.replace(whole, **alone, full_simulations=whole.full_at(1.0))
-    parts = config.game, config.search, settings, evaluator, device, share
-    search, settings, why = slots.fit_to_device(*parts)
+    arguments = config.game, config.search, settings, evaluator, device, share
+    search, settings, why = slots.fit_to_device(*arguments)
     numbers = {"first_game": distributed.rank(), "stride": distributed.world_size()}
     selfplay = SelfPlay(config.game, search, settings, evaluator, device, config.run.seed, **numbers)
     selfplay.set_network(evaluator, checkpoint.step)

@@ -66,10 +66,10 @@ def require_same_start(config: Config) -> None:
 
     def facts() -> dict[str, Any]:
         device = runtime.pick_device(config.run.device)
-        found = {"the code": runtime.code_digest(), "torch": torch.__version__, "the device": device.type}
-        own = {"run": {"threads": 0, "processes": 1}}  # which each machine may have
-        settings = [(part, entries | own.get(part, {})) for part, entries in config.to_dict().items()]
-        return found | {f"{part}.{key}": value for part, entries in settings for key, value in entries.items()}
+        facts_here = {"the code": runtime.code_digest(), "torch": torch.__version__, "the device": device.type}
+        local = {"run": {"threads": 0, "processes": 1}}  # which each machine may have
+        settings = [(part, entries | local.get(part, {})) for part, entries in config.to_dict().items()]
+        return facts_here | {f"{part}.{key}": value for part, entries in settings for key, value in entries.items()}
 
     distributed.require_same(
         distributed.run_and_sync_errors(facts), "start all with the same code, settings and kind of device"
@@ -165,11 +165,11 @@ def plan_disk(config: Config, games: float, device: torch.device) -> str:
     files, place = disk(config, games * distributed.world_size() / counted), config.run.folder
     there = sum(path.stat().st_size for path in place.rglob("*") if path.is_file()) if place.exists() else 0
     room, total = shutil.disk_usage(existing(place)).free + there, sum(files.values())
-    parts = ", ".join(f"{name} {_size(size)}" for name, size in files.items())
+    kinds = ", ".join(f"{name} {_size(size)}" for name, size in files.items())
     if total > room:
         what = "pipeline.keep_checkpoints, keep_every, keep_games and logs_mb, and replay.capacity"
-        raise InputError(f"{place} may grow to {_size(total)} ({parts}); {_size(room)} are free: lower {what}")
-    return f"{_size(total)} of disk at most ({parts})"
+        raise InputError(f"{place} may grow to {_size(total)} ({kinds}); {_size(room)} are free: lower {what}")
+    return f"{_size(total)} of disk at most ({kinds})"
 
 
 def _planned(config: Config, needed: dict[str, float], device: torch.device) -> str:
@@ -184,8 +184,8 @@ def _planned(config: Config, needed: dict[str, float], device: torch.device) -> 
     now = {"replay.capacity": config.replay.capacity, "selfplay.slots": config.selfplay.slots}.get(largest, 0)
     fits = int(0.9 * now * room / needed[largest])
     way_out = f"{largest}={fits} would fit" if fits > 0 else "take smaller settings"
-    parts = ", ".join(f"{name} {_size(size)}" for name, size in needed.items())
-    raise InputError(f"{_size(total)} of memory are planned ({parts}); {_size(free)} are free: {way_out}")
+    kinds = ", ".join(f"{name} {_size(size)}" for name, size in needed.items())
+    raise InputError(f"{_size(total)} of memory are planned ({kinds}); {_size(free)} are free: {way_out}")
 
 
 def _size(size: float) -> str:

@@ -95,8 +95,9 @@ def first_moves(game: GameConfig, evaluator: Evaluator, device: torch.device) ->
     pictures = {}
     for size in game.all_sizes:
         states = board.new_games(1, game.rules(size=size), device, game.plies(size))
-        found = evaluator.with_symmetries("all")(states)
-        picture = board_image(states.stones[0], policy=found.prior[0], caption=f"value {float(found.value[0]):+.2f}")
+        evaluation = evaluator.with_symmetries("all")(states)
+        caption = f"value {float(evaluation.value[0]):+.2f}"
+        picture = board_image(states.stones[0], policy=evaluation.prior[0], caption=caption)
         pictures["network/first_move" + (f"_{size}x{size}" if game.sizes else "")] = picture
     return pictures
 
@@ -165,12 +166,12 @@ class Matches:
         on_rank0(print, f"final matches, {self.settings.simulations} simulations a move, komi {komi}:")
         results: list[MatchResult] = []
         numbers: dict[str, float] = {}
-        for _, line, result, found in self.play(
+        for _, line, result, of_match in self.play(
             checkpoint, self.settings.final_games, lambda text: on_rank0(print, f"warning: {text}")
         ):
             on_rank0(print, line, flush=True)
             results.append(result)
-            numbers |= found
+            numbers |= of_match
             on_rank0(pool.add, directory / pool.FILE, result)
         on_rank0(self._report, results, numbers, checkpoint, telemetry, directory)
 
@@ -236,8 +237,8 @@ class Matches:
 
 def elo_numbers(met: Sequence[pool.Meeting], size: int, name: str, area: str) -> dict[str, float]:
     """Returns the charts' numbers of a player's rating in a pool, by tag; none where it has met nobody."""
-    for found, value, low, high in pool.rate(met, size, [name]):
-        if found == name:
+    for player, value, low, high in pool.rate(met, size, [name]):
+        if player == name:
             return {f"{area}/elo": value, f"{area}/elo_low": low, f"{area}/elo_high": high}
     return {}
 

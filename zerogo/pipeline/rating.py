@@ -37,9 +37,9 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
     against earlier ones of its run; adds all to the run's pool, and yields lines and the charts' numbers by tag."""
     folder = path.parents[1]
     left_out: list[str] = []
-    for _, line, result, found in matches.play(network, matches.settings.games, left_out.append):
+    for _, line, result, numbers in matches.play(network, matches.settings.games, left_out.append):
         pool.add(folder / pool.FILE, result)
-        yield line, found
+        yield line, numbers
     yield from ((f"  warning: {text}", {}) for text in left_out)
     game, settings = matches.game, matches.settings
     player, is_mixed = make_player(network, settings, matches.device, matches.dtype), bool(game.sizes)
@@ -84,10 +84,10 @@ def _standing(
         yield "  {}Elo {:.0f} ({:.0f} to {:.0f})".format(where, *numbers.values()), numbers
     for best in pool.strongest(met, size, earlier):
         if any({name, best} == {*meeting[:2]} and meeting.size == size for meeting in met):
-            found = pool.verdict(met, size, name, best)
+            sprt = pool.verdict(met, size, name, best)
             games = sum(one.games for one in met if one.size == size and {name, best} == {one.player, one.opponent})
-            sentence = VERDICTS[found.verdict].format(best)
-            yield f"  {where}{sentence} ({games} games against it)", {f"{area}/sprt_llr": found.llr}
+            sentence = VERDICTS[sprt.verdict].format(best)
+            yield f"  {where}{sentence} ({games} games against it)", {f"{area}/sprt_llr": sprt.llr}
 
 
 def judge(

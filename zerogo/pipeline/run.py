@@ -180,8 +180,8 @@ class Run:
 
     def _player(self) -> tuple[Evaluator, int]:
         """Returns what plays, and the training step of its weights: the averaged ones of now, or those of the gate."""
-        found = rating.player(self.directory, self.state.players, self.signals.log)
-        return self._evaluator(player=found), found.step if found else self.trainer.steps
+        player = rating.player(self.directory, self.state.players, self.signals.log)
+        return self._evaluator(player=player), player.step if player else self.trainer.steps
 
     def _go_on_from(self, start: Checkpoint) -> None:
         """Restores the games and the iteration of a snapshot, which are those of rank 0; on other ranks the games and
@@ -327,23 +327,23 @@ class Run:
         settings, collected = self.config.pipeline, self.iteration.collected
         until = self._clock + 60 * settings.minutes - self.state.seconds if settings.minutes else None
         self.selfplay.set_progress(self._progress())
-        wanted = distributed.local_count(settings.games_per_iteration), until, self._show, True, collected
+        arguments = distributed.local_count(settings.games_per_iteration), until, self._show, True, collected
         while settings.plays and not distributed.all_ranks_true(
-            self.selfplay.play(*wanted, pause=self._pauses).is_whole
+            self.selfplay.play(*arguments, pause=self._pauses).is_whole
         ):
             self._handle_requests()
         if self.inbox:
             self.inbox.fill(collected, self.selfplay, self.trainer.steps, until, self._show, self._handle_requests)
         self._write_games()
         collected = self.iteration.collected = snapshots.together(distributed.all_gather_object(collected))
-        samples, found = collected.all_samples(), {}
+        samples, figures = collected.all_samples(), {}
         if samples is not None:  # what is wrong is neither kept nor learned from
-            found = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
-            self._run_checks(found)
-        found |= self._reanalyse(samples, until)  # before the new samples come, whose policies are as new as can be
+            figures = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
+            self._run_checks(figures)
+        figures |= self._reanalyse(samples, until)  # before the new samples come, whose policies are as new as can be
         self.state.simulations += collected.simulations
         self.shown.games += len(collected.lengths)
-        self.iteration.numbers = selfplay_numbers(collected, samples) | found
+        self.iteration.numbers = selfplay_numbers(collected, samples) | figures
         self._add_to_replay(samples)
 
     def _is_asked(self) -> bool:
@@ -368,29 +368,29 @@ class Run:
         if not number:
             return {}
         seed = reanalysis.seed_of(self.config.run.seed, self.trainer.steps)
-        wanted = number, simulations, seed, self.device, self.config.selfplay.slots or 256, until
+        arguments = number, simulations, seed, self.device, self.config.selfplay.slots or 256, until
         self._snapshot()
         with self.signals.interruptible():
-            done = reanalysis.reanalyse(self.replay, search, *wanted)
+            done = reanalysis.reanalyse(self.replay, search, *arguments)
         self.state.simulations += done * simulations
         return {"replay/reanalysed": done}
 
-    def _run_checks(self, found: dict[str, float]) -> None:
+    def _run_checks(self, figures: dict[str, float]) -> None:
         """Notes which checks these figures break. Raises InputError where an exact one is, once that is charted."""
         try:
-            for sentence in self.checks.look(found, self.trainer.steps):
+            for sentence in self.checks.look(figures, self.trainer.steps):
                 self._line.note(f"warning: {sentence}")
         except InputError:
-            self.telemetry.scalars(self.trainer.steps, found)
+            self.telemetry.scalars(self.trainer.steps, figures)
             raise
 
     def _sanity_checks(self, numbers: dict[str, float]) -> dict[str, float]:
         """Returns the sanity_checks' figures of an iteration that was learned from and looks at them."""
         of_iteration = self.iteration.first, self.iteration.num_samples, self.config.training.batch
         player = (self.state.players or [self.trainer.steps])[-1]
-        found = sanity_checks.of_iteration(numbers, self.replay, self.trainer, self._evaluator, *of_iteration, player)
-        self._run_checks(found)
-        return found
+        figures = sanity_checks.of_iteration(numbers, self.replay, self.trainer, self._evaluator, *of_iteration, player)
+        self._run_checks(figures)
+        return figures
 
     def _require_finite(self) -> None:
         """Raises Diverged where learning has led to numbers that are none, before anything of it is played or saved."""
@@ -420,8 +420,8 @@ class Run:
         batch, begun, iteration = self.config.training.batch, time.monotonic(), self.iteration
         while iteration.steps and self.replay.can_take(batch) and self._progress() < 1.0:
             self.trainer.set_progress(self._progress())
-            taken, done = self.replay.take(batch), self.trainer.steps - iteration.first
-            iteration.note(taken, self.trainer.step(taken, measures=done % METRICS_EVERY == 0))
+            drawn, done = self.replay.take(batch), self.trainer.steps - iteration.first
+            iteration.note(drawn, self.trainer.step(drawn, measures=done % METRICS_EVERY == 0))
             self.shown.values["learning"] = f"{100 * (learned := (done + 1) / iteration.steps):.0f} %"
             self.shown.part = 0.5 + 0.5 * learned if self.selfplay else 0.0
             self._show()
@@ -490,8 +490,8 @@ class Run:
         generators = {name: replay.pop(name) for name in GENERATORS}
         run = {"replay": {name: replay.pop(name) for name in ("pending", "policies") if name in replay}}
         counters["replay"] = replay
-        parts = weights, averaged, state, generators, counters, run
-        return Checkpoint(self.config, self.trainer.steps, *parts, revision=self.revision)
+        contents = weights, averaged, state, generators, counters, run
+        return Checkpoint(self.config, self.trainer.steps, *contents, revision=self.revision)
 
     def _snapshot(self) -> None:
         """Writes all that the run is, so that it goes on from here as if nothing had happened."""
@@ -507,12 +507,12 @@ class Run:
         self.signals.snapshot_requested = False
 
     def _write_snapshot(self) -> None:
-        begun, found = time.monotonic(), self._checkpoint()
-        found.run |= {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
-        found.run |= {"iteration": self.iteration.state_dict(), "logs": self.telemetry.sizes()}
-        found.run |= {"background_matches": self.background_matches.state_dict()}
-        found.run |= self.networks.state_dict() | {"ranks": distributed.world_size()}
-        self.snapshots.write(found, begun)
+        begun, snapshot = time.monotonic(), self._checkpoint()
+        snapshot.run |= {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
+        snapshot.run |= {"iteration": self.iteration.state_dict(), "logs": self.telemetry.sizes()}
+        snapshot.run |= {"background_matches": self.background_matches.state_dict()}
+        snapshot.run |= self.networks.state_dict() | {"ranks": distributed.world_size()}
+        self.snapshots.write(snapshot, begun)
         self.replay.after_snapshot()
 
     def _save(self) -> Path:

@@ -93,9 +93,9 @@ class SanityChecks:
 def broken(numbers: Mapping[str, float]) -> list[str]:
     """Returns what is wrong for certain where these figures are those of a run's samples."""
     exact = {name: check for name, check in CHECKS.items() if check.is_exact}
-    found = {name: numbers.get(f"sanity/{name}", check.low) for name, check in exact.items()}
+    figures = {name: numbers.get(f"sanity/{name}", check.low) for name, check in exact.items()}
     return [
-        exact[name].points_to for name, number in found.items() if not exact[name].low <= number <= exact[name].high
+        exact[name].points_to for name, number in figures.items() if not exact[name].low <= number <= exact[name].high
     ]
 
 
@@ -105,13 +105,13 @@ def of_samples(samples: Samples) -> dict[str, float]:
     state = samples.state()
     learned = samples.policy_weight > 0
     illegal = torch.where(board.legal_actions(state), 0.0, samples.policy.to(torch.float32)).sum(1)
-    known = (samples.board_weight > 0) & (samples.scoring == AREA)
+    is_known = (samples.board_weight > 0) & (samples.scoring == AREA)
     komi = torch.where(samples.to_play == board.BLACK, -samples.komi, samples.komi)
     owned = samples.ownership.to(torch.float32).sum((1, 2)) + komi
     numbers = {
         "target_on_illegal_moves": _most(illegal[learned]),
-        "ownership_less_score": _most((owned - samples.score).abs()[known]),
-        "value_less_ownership": _most((samples.value - owned.sign()).abs()[known]),
+        "ownership_less_score": _most((owned - samples.score).abs()[is_known]),
+        "value_less_ownership": _most((samples.value - owned.sign()).abs()[is_known]),
     }
     points = samples.size.to(torch.float32) ** 2
     filled = (state.stones != 0).sum((1, 2)) / points
@@ -161,10 +161,10 @@ def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
     for colour in (board.BLACK, board.WHITE):
         sign = 1 if colour == board.BLACK else -1
         moved = replace(last, to_play=torch.full_like(last.to_play, colour), passes=torch.zeros_like(last.passes))
-        found = evaluator(moved.state().to(evaluator.network.device))
-        value_shares.append(_share((found.value.cpu() * black * sign > 0)[decided]))
-        if found.ownership is not None:
-            agrees = found.ownership.cpu() * owners * sign > 0
+        evaluation = evaluator(moved.state().to(evaluator.network.device))
+        value_shares.append(_share((evaluation.value.cpu() * black * sign > 0)[decided]))
+        if evaluation.ownership is not None:
+            agrees = evaluation.ownership.cpu() * owners * sign > 0
             owner_shares.append(_share(agrees[(owners != 0) & decided.view(-1, 1, 1)]))
     return {"value_of_decided": _least(value_shares), "ownership_of_decided": _least(owner_shares)}
 
@@ -182,12 +182,12 @@ def of_iteration(
     """Returns what an iteration says that was learned from, by tag, on all ranks the same. numbers: those of the
     charts. evaluator: makes one that asks some heads. first: the step before the iteration. num_samples: new ones.
     batch: to look at. player: the step of the network that plays."""
-    found = of_training(numbers, replay, player, trainer.steps - first)
+    figures = of_training(numbers, replay, player, trainer.steps - first)
     held_out = replay.validation_batch(batch)
     if held_out is not None:
-        found |= of_batch(held_out, trainer)
-    found |= of_network(replay.newest(num_samples), evaluator(("policy", "value", "ownership")))
-    return distributed.all_gather_object(found)[0]  # each has another share of the batch
+        figures |= of_batch(held_out, trainer)
+    figures |= of_network(replay.newest(num_samples), evaluator(("policy", "value", "ownership")))
+    return distributed.all_gather_object(figures)[0]  # each has another share of the batch
 
 
 def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
@@ -203,12 +203,12 @@ def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
 def of_training(numbers: Mapping[str, float], replay: Replay, player: int, learned: int) -> dict[str, float]:
     """Returns what an iteration's training says, by tag. numbers: those of the charts. player: the step of the network
     that plays. learned: steps of this iteration."""
-    found = {"policy_kl_nats": numbers.get("train/policy_kl", math.nan)}
+    figures = {"policy_kl_nats": numbers.get("train/policy_kl", math.nan)}
     if "validation/loss" in numbers:
-        found["held_out_loss_ratio"] = numbers["validation/loss"] / numbers["train/loss"]
+        figures["held_out_loss_ratio"] = numbers["validation/loss"] / numbers["train/loss"]
     if learned and replay.newest_step > 0:
-        found["new_samples_age_iterations"] = max(0, player - replay.newest_step) / learned
-    return _tagged(found)
+        figures["new_samples_age_iterations"] = max(0, player - replay.newest_step) / learned
+    return _tagged(figures)
 
 
 def _tagged(numbers: Mapping[str, float]) -> dict[str, float]:

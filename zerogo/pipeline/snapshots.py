@@ -87,8 +87,8 @@ def paths(directory: Path) -> list[Path]:
 def starts(directory: Path) -> Iterator[Checkpoint]:
     """Yields what a run can resume from, the newest first: its snapshots, then its checkpoints. Warns of each that does
     not load, that is a network alone, or that has NaN or infinite weights. Collective call: all ranks get the same."""
-    found = [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]
-    for path in distributed.all_gather_object(found)[0]:
+    files = [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]
+    for path in distributed.all_gather_object(files)[0]:
         try:
             start = distributed.run_and_sync_errors(_load, path)
         except InputError as error:
@@ -99,14 +99,14 @@ def starts(directory: Path) -> Iterator[Checkpoint]:
 
 def _load(path: Path) -> Checkpoint:
     """Returns what a run goes on from. Raises InputError where it does not load, or its weights are not finite."""
-    found = checkpoint.load(path)
-    if not found.trainer:
+    start = checkpoint.load(path)
+    if not start.trainer:
         raise InputError(
             f"checkpoint {path} holds only a network, so no run can be resumed from it; start a run with --from"
         )
-    if not is_finite([*found.weights.values(), *found.averaged_weights.values()]):
+    if not is_finite([*start.weights.values(), *start.averaged_weights.values()]):
         raise InputError(f"checkpoint {path} has NaN or infinite weights")
-    return found
+    return start
 
 
 def require_same_replay(replay: Replay) -> None:
@@ -133,11 +133,11 @@ def config_of(directory: Path, start: Checkpoint | None, overrides: list[str]) -
     try:
         return load(path, overrides, start.config)
     except InputError as error:
-        found = load(None, overrides, start.config)  # what is wrong with the overrides is no fault of the file
+        config = load(None, overrides, start.config)  # what is wrong with the overrides is no fault of the file
         warnings.warn(f"{error}; using the settings saved in {start.source}", stacklevel=2)
         if distributed.is_rank0():
             path.replace(path.with_name("config.yaml.unread"))
-        return found
+        return config
 
 
 def changes(old: Config, new: Config) -> list[str]:
@@ -152,13 +152,13 @@ def together(results: list[SelfPlayResult]) -> SelfPlayResult:
     """Returns what the ranks' results are together, samples in the order of their games' numbers."""
     if len(results) == 1:
         return results[0]
-    joined = {name: sum((getattr(one, name) for one in results[1:]), own) for name, own in vars(results[0]).items()}
+    joined = {name: sum((getattr(one, name) for one in results[1:]), first) for name, first in vars(results[0]).items()}
     joined |= {"seconds": max(one.seconds for one in results), "is_whole": all(one.is_whole for one in results)}
-    found = SelfPlayResult(**joined)
-    if found.samples:
-        samples = Samples.cat(found.samples)
-        found.samples = [samples.select(samples.game.argsort(stable=True))]
-    return found
+    result = SelfPlayResult(**joined)
+    if result.samples:
+        samples = Samples.cat(result.samples)
+        result.samples = [samples.select(samples.game.argsort(stable=True))]
+    return result
 
 
 @dataclass
@@ -241,11 +241,11 @@ class Iteration:
     @classmethod
     def of(cls, state: dict[str, Any], device: torch.device) -> "Iteration":
         """Returns the iteration of a snapshot, what it learns on a device."""
-        known = {name: state[name] for name in ("is_learning", "num_samples", "numbers", "first", "steps", "seconds")}
+        plain = {name: state[name] for name in ("is_learning", "num_samples", "numbers", "first", "steps", "seconds")}
         kept = state["collected"].items()
         collected = SelfPlayResult(**{name: one.tolist() if isinstance(one, Tensor) else one for name, one in kept})
         collected.samples = [Samples.of_records(*state["records"])] if state["records"] else []
         sums = {name: total.to(device) for name, total in state["sums"].items()}
-        one = cls(collected, sums=sums, counts=Counter(state["counts"]), **known)
-        one.recent.extend(TrainingBatch(*parts) for parts in state["recent"])
+        one = cls(collected, sums=sums, counts=Counter(state["counts"]), **plain)
+        one.recent.extend(TrainingBatch(*batch) for batch in state["recent"])
         return one

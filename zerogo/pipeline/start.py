@@ -39,20 +39,20 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
             signals.log, signals.log_io = lambda text: None, lambda text: print(f"rank {distributed.rank()}: {text}")
         distributed.broadcast_from_rank0(_lock, directory, held, signals)
         require_one_folder(directory, signals)
-        found = distributed.all_gather_object(snapshots.paths(directory) + checkpoints.paths(directory))[0]
+        files = distributed.all_gather_object(snapshots.paths(directory) + checkpoints.paths(directory))[0]
         start = next(snapshots.starts(directory), None)
         if overrides is not None:
             config = distributed.run_and_sync_errors(snapshots.config_of, directory, start, overrides) or config
         with signals.interruptible():
             limits.require_same_start(config)
         resume = resume or start is not None and distributed.restarts_run(start.counters.get("begun", 0))
-        if not resume and distributed.broadcast_from_rank0(lambda: bool(found) or any(directory.glob("replay/*.npz"))):
+        if not resume and distributed.broadcast_from_rank0(lambda: bool(files) or any(directory.glob("replay/*.npz"))):
             what = f"{directory} already holds a run; resume it with --resume, or choose another name with --run"
             raise InputError(what if distributed.is_rank0() else "")
         if resume and start is None and not (directory / "config.yaml").exists():
             raise nothing
-        if resume and start is None and found:
-            what = f"none of the {len(found)} snapshots and checkpoints in {directory} can be resumed from"
+        if resume and start is None and files:
+            what = f"none of the {len(files)} snapshots and checkpoints in {directory} can be resumed from"
             raise InputError(f"{what}; move them away to start anew")
         said = [f"{directory} {distributed.run_and_sync_errors(_planned, config)}"]
         said += limits.beyond(config)

@@ -69,10 +69,10 @@ class Samples(TensorFields):
     @classmethod
     def of_records(cls, records: Tensor, board_size: int) -> Samples:
         """Returns the samples that records hold (int64 [K, W], see `record_layout`), as views of them."""
-        given, fields = records.view(torch.uint8), {}
+        words, fields = records.view(torch.uint8), {}
         for name, (dtype, shape, first) in record_layout(board_size)[0].items():
             last = first + math.prod(shape) * dtype.itemsize
-            fields[name] = given[:, first:last].view(dtype).view(len(records), *shape)
+            fields[name] = words[:, first:last].view(dtype).view(len(records), *shape)
         return cls(**fields)
 
     def records(self) -> Tensor:
@@ -104,8 +104,8 @@ class Samples(TensorFields):
         told = {name: getattr(self, name) for name in ("komi", "superko", "suicide", "scoring")}
         rules = RulesBatch(size=self.size.to(torch.int32), board_size=self.board_size, **told, **is_set)
         rows, same = self.rows.to(torch.int32), ("to_play", "passes", "ply", "ko", "moves")
-        known = {"black": rows[:, 0, 0], "white": rows[:, 0, 1], "recent": rows[:, 1:], "rules": rules}
-        return StoredState.of(known | {name: getattr(self, name) for name in same} | {"kept_captures": self.captures})
+        planes = {"black": rows[:, 0, 0], "white": rows[:, 0, 1], "recent": rows[:, 1:], "rules": rules}
+        return StoredState.of(planes | {name: getattr(self, name) for name in same} | {"kept_captures": self.captures})
 
 
 class StoredState(board.State):
@@ -122,14 +122,14 @@ class StoredState(board.State):
 
     def select(self, index: Tensor) -> StoredState:
         """Returns some of the games; what is not known yet is found for these alone."""
-        known = {name: part.index_select(0, index) for name, part in vars(self).items() if isinstance(part, Tensor)}
-        return StoredState.of(known | {"rules": self.rules.select(index)})
+        tensors = {name: part.index_select(0, index) for name, part in vars(self).items() if isinstance(part, Tensor)}
+        return StoredState.of(tensors | {"rules": self.rules.select(index)})
 
     def __getattr__(self, name: str) -> Any:
         if name not in _FOUND:
             raise AttributeError(name)
-        vars(self)[name] = found = _FOUND[name](self)
-        return found
+        vars(self)[name] = value = _FOUND[name](self)
+        return value
 
 
 def _on_board(state: board.State) -> Tensor:

@@ -131,17 +131,17 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:
     header = arrays.pop("format", None)
     if header is None or header.shape != (3,) or header[0] != FORMAT:
         raise InputError(f"replay shard {path} is of an unknown format; allowed is format {FORMAT}")
-    count, wanted = int(header[1]), layout(int(header[2]))
+    count, fields = int(header[1]), layout(int(header[2]))
     # What older files lack is learned as nothing.
     arrays.setdefault("reply", np.full(count, -1, dtype=np.int16))
     arrays.setdefault("short_values", np.full((count, 3), np.nan, dtype=np.float16))
-    if others := set(arrays) ^ set(wanted):
+    if others := set(arrays) ^ set(fields):
         raise InputError(f"replay shard {path} has other fields than samples have: {', '.join(sorted(others))}")
-    tensors = {name: torch.from_numpy(arrays[name]) for name in wanted}
-    for name, (dtype, shape) in wanted.items():
+    tensors = {name: torch.from_numpy(arrays[name]) for name in fields}
+    for name, (dtype, shape) in fields.items():
         if tensors[name].dtype != dtype or tensors[name].shape != (count, *shape):
-            found = f"{arrays[name].dtype} {list(arrays[name].shape)}"
-            raise InputError(f"replay shard {path}: {name} is {found}; it must be {dtype} {[count, *shape]}")
+            actual = f"{arrays[name].dtype} {list(arrays[name].shape)}"
+            raise InputError(f"replay shard {path}: {name} is {actual}; it must be {dtype} {[count, *shape]}")
     return Samples(**tensors)
 
 

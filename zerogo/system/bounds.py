@@ -189,13 +189,13 @@ def require_modest(value: Any, where: str, most_bytes: int = 0) -> None:
     waiting, count, tensors = [(value, 0)], 0, {}
     while waiting:
         one, depth = waiting.pop()
-        parts = [*one.keys(), *one.values()] if isinstance(one, Mapping) else one
+        entries = [*one.keys(), *one.values()] if isinstance(one, Mapping) else one
         if isinstance(one, (Mapping, list, tuple, set)):
-            count += len(parts)
+            count += len(entries)
             if count > MOST_VALUES or depth > MOST_DEPTH:
                 nested = f"more than {MOST_VALUES} values, or lists in lists {MOST_DEPTH} deep"
                 raise InputError(f"{where} is refused: it holds {nested}")
-            waiting += [(part, depth + 1) for part in parts]
+            waiting += [(part, depth + 1) for part in entries]
         elif hasattr(one, "element_size"):
             tensors[id(one)] = one.numel() * one.element_size()
         elif isinstance(one, int) and abs(one) >= MOST_NUMBER:

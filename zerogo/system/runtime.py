@@ -393,9 +393,9 @@ class HostReads(TorchDispatchMode):
         named, name = named or {}, function.overloadpacket.__name__
         if name not in self.READS:
             with self:
-                parts = function.decompose(*arguments, **named)
-            if parts is not NotImplemented:
-                return parts
+                decomposed = function.decompose(*arguments, **named)
+            if decomposed is not NotImplemented:
+                return decomposed
         result = function(*arguments, **named)
         if name in self.READS or name == "repeat_interleave" and function._overloadname == "Tensor":
             self.found.append(name)
@@ -404,8 +404,8 @@ class HostReads(TorchDispatchMode):
             if any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices):
                 self.found.append(f"{name} by a mask")
         elif name in ("_to_copy", "copy_", "_copy_from", "_foreach_copy_"):
-            given = [one for part in (*arguments[:2], result) for one in (part if isinstance(part, list) else [part])]
-            if len({tensor.device.type for tensor in given if isinstance(tensor, Tensor)}) > 1:
+            tensors = [one for part in (*arguments[:2], result) for one in (part if isinstance(part, list) else [part])]
+            if len({tensor.device.type for tensor in tensors if isinstance(tensor, Tensor)}) > 1:
                 self.found.append(f"{name} from device to device")
         return result
 

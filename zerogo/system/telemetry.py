@@ -62,11 +62,11 @@ class Telemetry(contextlib.AbstractContextManager):
                 path.unlink()
             elif path.stat().st_size > sizes[path.name]:
                 os.truncate(path, sizes[path.name])
-        wanted = sizes.get(METRICS_FILE, 0)
-        if (self.path.stat().st_size if self.path.exists() else 0) < wanted:
+        size = sizes.get(METRICS_FILE, 0)
+        if (self.path.stat().st_size if self.path.exists() else 0) < size:
             return False
         if self.path.exists():
-            os.truncate(self.path, wanted)
+            os.truncate(self.path, size)
         return True
 
     def sizes(self) -> dict[str, int]:
@@ -102,17 +102,17 @@ class Telemetry(contextlib.AbstractContextManager):
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        stream, found = io.BytesIO(), [Event(wall_time=seconds, step=step, summary=one) for one in summaries]
+        stream, events = io.BytesIO(), [Event(wall_time=seconds, step=step, summary=one) for one in summaries]
         if self._events is None:
             numbers = [int(digits[0]) for path in self.directory.iterdir() if (digits := NUMBER.findall(path.name))]
             name = EVENTS.format(f"{max([int(seconds), *(n + 1 for n in numbers)]):010d}")
             self._events = self._call(_Appended, self.directory / name)
-            found.insert(0, Event(wall_time=seconds, file_version="brain.Event:2"))
+            events.insert(0, Event(wall_time=seconds, file_version="brain.Event:2"))
             if self._resume_step is not None:
                 forget = SessionLog(status=SessionLog.START)
-                found.insert(1, Event(wall_time=seconds, step=self._resume_step + 1, session_log=forget))
+                events.insert(1, Event(wall_time=seconds, step=self._resume_step + 1, session_log=forget))
         writer = RecordWriter(stream)
-        for event in found:
+        for event in events:
             writer.write(event.SerializeToString())
         self._call(self._events.append, stream.getvalue())
 
@@ -172,8 +172,8 @@ def _keep_complete_lines(path: Path, last_step: int | None) -> None:
         return
     lines = path.read_bytes().splitlines(keepends=True)
     steps = [_step(line) for line in lines]
-    wanted = math.inf if last_step is None else last_step
-    kept = [line for line, step in zip(lines, steps, strict=True) if step is not None and step <= wanted]
+    last = math.inf if last_step is None else last_step
+    kept = [line for line, step in zip(lines, steps, strict=True) if step is not None and step <= last]
     if len(kept) < len(lines):
         write_atomically(path, lambda file: file.writelines(kept))
 
@@ -253,10 +253,10 @@ class Progress(contextlib.AbstractContextManager):
         """Returns the plain line, such as "train: 1200/5000 games, 24 %, 31.2 games/s, 0:02:02 left, loss 1.23"."""
         is_whole = self._done == int(self._done)
         done = f"{self._done:.6g}" if is_whole else f"{self._done:.1f}"  # parts of games come with many digits
-        parts = [f"{done}/{self.total:.6g} {self.unit}" if self.total else f"{done} {self.unit}"]
-        parts += [f"{100 * self._within(self._done) / self.total:.0f} %"] if self.total else []
-        parts += [*self._rates(), *self._left()]
-        return f"{self.label}: " + ", ".join(parts + ([self._values] if self._values else []))
+        texts = [f"{done}/{self.total:.6g} {self.unit}" if self.total else f"{done} {self.unit}"]
+        texts += [f"{100 * self._within(self._done) / self.total:.0f} %"] if self.total else []
+        texts += [*self._rates(), *self._left()]
+        return f"{self.label}: " + ", ".join(texts + ([self._values] if self._values else []))
 
     def _within(self, done: float) -> float:
         """Returns what is done without what goes beyond the total, such as the last minute's matches."""

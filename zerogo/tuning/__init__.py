@@ -55,19 +55,19 @@ def _warn_once(sentence: str) -> None:
 def prove_kernels(device: torch.device, size: int) -> dict[str, str]:
     """Refuses those modules of the kernels that are wrong on this machine, with a warning, and returns what is wrong
     with each, "" for nothing, by compiler and name. size: the boards' side, for which a GPU's kernels are compiled."""
-    found = {}
+    faults = {}
     for kind, questions in _kernel_questions(device, size).items():
         for question, answer in zip(questions, ask(questions, device), strict=True):
             name, compiler = question["task"][1], kernels.COMPILERS[kind]
-            found[f"{compiler} {name}"] = what = answer.get("fault", answer.get("untried", ""))
+            faults[f"{compiler} {name}"] = what = answer.get("fault", answer.get("untried", ""))
             if "fault" in answer and kernels.refuse(kind, name, what):
                 _warn_once(f"the kernel {name} by {compiler} {what} on this machine: not used")
-    return found
+    return faults
 
 
 def _kernel_questions(device: torch.device, size: int) -> dict[str, list[Question]]:
     """Returns the questions about each kind of kernels that work on a device: a GPU's host has work for them, too."""
-    found = {}
+    by_kind = {}
     for kind in dict.fromkeys(("cpu", device.type)):
         if kernels.are_in_use(kind):
             libraries = {"cpu": ("numba", "llvmlite"), "cuda": ("triton",)}[kind]
@@ -75,8 +75,8 @@ def _kernel_questions(device: torch.device, size: int) -> dict[str, list[Questio
             facts |= gpu_facts(device) if kind == "cuda" else cpu_facts()
             facts["source"] = kernels.source_digest(kind)
             side = size if kind == "cuda" else CPU_SIZE
-            found[kind] = [{"task": ["kernel", name, kind, side]} | facts for name in kernels.NAMES[kind]]
-    return found
+            by_kind[kind] = [{"task": ["kernel", name, kind, side]} | facts for name in kernels.NAMES[kind]]
+    return by_kind
 
 
 # Precision

@@ -66,7 +66,7 @@ def find(
             break
         size = most if size < most < 2 * size else 2 * size
     best = max(rates.values())
-    return BatchChoice(min(size for size, found in rates.items() if found >= (1 - GAIN) * best), rates, most)
+    return BatchChoice(min(size for size, reached in rates.items() if reached >= (1 - GAIN) * best), rates, most)
 
 
 def _is_flat(rates: list[float], patience: int) -> bool:

@@ -61,8 +61,8 @@ def gpu_facts(device: torch.device) -> dict[str, Any]:
     driver = ""
     with contextlib.suppress(OSError):
         driver = Path("/proc/driver/nvidia/version").read_text().partition("\n")[0]
-    found = {"gpu": torch.cuda.get_device_name(device), "driver": driver, "cuda": torch.version.cuda}
-    return found | {name: cpu_facts()[name] for name in ("trials", "torch")}
+    facts = {"gpu": torch.cuda.get_device_name(device), "driver": driver, "cuda": torch.version.cuda}
+    return facts | {name: cpu_facts()[name] for name in ("trials", "torch")}
 
 
 def ask(questions: Sequence[Question], device: torch.device | None = None) -> list[Answer]:

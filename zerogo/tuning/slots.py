@@ -54,22 +54,22 @@ def fit_to_device(
     # Few leaves of a search with few simulations.
     fewest = settings.all_simulations[0]
     most_games, most_leaves = games or most_games, leaves or max(1, fewest // SIMULATIONS_A_LEAF)
-    turned, most = evaluator.with_symmetries(search.symmetry_leaf), most_games * most_leaves
+    turned, limit = evaluator.with_symmetries(search.symmetry_leaf), most_games * most_leaves
 
     def sections(size: int) -> tuple[SearchConfig, SelfplayConfig]:
         many = games or max(1, min(most_games, size // (leaves or 1)))
         several = leaves or min(most_leaves, max(1, size // many))
         return replace(search, leaves=several), replace(settings, slots=many)
 
-    found = _find_batch(turned, _random_positions(game, device), most, search.cuda_graph)
-    least, longest = max(1, found.size // 2), LONGEST_MOVE / fewest
+    evaluated = _find_batch(turned, _random_positions(game, device), limit, search.cuda_graph)
+    least, longest = max(1, evaluated.size // 2), LONGEST_MOVE / fewest
     whole = tuning.find(
-        lambda size: measure_moves(game, *sections(size), evaluator, device), most, least, patience=1, longest=longest
+        lambda size: measure_moves(game, *sections(size), evaluator, device), limit, least, patience=1, longest=longest
     )
     search, settings = sections(whole.size)
     words = f"{settings.slots:,} games at once"
     words += f", {search.leaves} leaves of each tree in a step" if search.leaves > 1 else ""
-    return search, settings, f"{words}: {whole.why('simulations/s of whole moves in batches')}; {found.why()}"
+    return search, settings, f"{words}: {whole.why('simulations/s of whole moves in batches')}; {evaluated.why()}"
 
 
 def pick(
@@ -83,8 +83,9 @@ def pick(
         settings = replace(settings, slots=settings.slots or before.selfplay.slots)
     if not config.pipeline.plays:  # actors find out for themselves
         return config, ""
-    parts = config.game, search, replace(settings, slots=distributed.local_count(settings.slots)), evaluator(), device
-    search, alone, why = distributed.broadcast_from_rank0(lambda: fit_to_device(*parts, matches=config.evaluation))
+    local = replace(settings, slots=distributed.local_count(settings.slots))
+    arguments = config.game, search, local, evaluator(), device
+    search, alone, why = distributed.broadcast_from_rank0(lambda: fit_to_device(*arguments, matches=config.evaluation))
     settings = replace(settings, slots=settings.slots or alone.slots * distributed.world_size())
     return replace(config, search=search, selfplay=settings), why
 
@@ -143,5 +144,5 @@ def _bytes(thing: Any) -> int:
     """Returns the memory of all tensors inside a dataclass or the like."""
     if isinstance(thing, Tensor):
         return thing.nbytes
-    parts = thing.values() if isinstance(thing, dict) else getattr(thing, "__dict__", {}).values()
-    return sum(_bytes(part) for part in parts)
+    values = thing.values() if isinstance(thing, dict) else getattr(thing, "__dict__", {}).values()
+    return sum(_bytes(part) for part in values)

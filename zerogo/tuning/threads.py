@@ -36,14 +36,14 @@ class ThreadChoice:
         self._work, self._seconds = self._work + work, self._seconds + seconds
         if self.most == 1 or self._seconds < self.TRIAL:
             return
-        rate, known = self._work / self._seconds, self._rate
+        rate, earlier = self._work / self._seconds, self._rate
         self._since_trial += self._seconds
         self._work = self._seconds = 0.0
         if self._before is not None:
             self._judge(rate)
         else:
             self._rate = rate
-            if self._since_trial >= self._wait or (known and rate < self.LOSS * known):
+            if self._since_trial >= self._wait or (earlier and rate < self.LOSS * earlier):
                 self._try_another()
 
     def _try_another(self) -> None:

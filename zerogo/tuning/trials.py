@@ -149,7 +149,7 @@ def _board_cases(games: board.State, kind: str) -> Iterator[Case]:
         yield board.legal_actions, (games,)
         yield exact_legal_rows, (games,)
         moves = drawn_moves(games, PLIES + ply)
-        after = board.step if kind == "cpu" else lambda *given: dataclasses.replace(board.step(*given), links=None)
+        after = board.step if kind == "cpu" else lambda *state: dataclasses.replace(board.step(*state), links=None)
         yield after, (games, moves)
         games = board.step(games, moves)
     if kind == "cpu":  # which has no `copies`
@@ -184,9 +184,9 @@ def _draws_cases(games: board.State, _kind: str) -> Iterator[Case]:
     actions = places.shape[1]
     yield (lambda keys, ply: rng.key(3, keys, ply, Purpose.MOVE)), (keys, games.ply)
     yield (lambda keys: rng.below(8, 1, Purpose.SYMMETRY, keys)), (keys,)
-    for given in ((keys,), (keys, places)):
-        yield (lambda keys, *at: rng.uniform(keys, actions, *at)), given
-        yield (lambda keys, *at: rng.gumbel(keys, actions, *at)), given
+    for arguments in ((keys,), (keys, places)):
+        yield (lambda keys, *at: rng.uniform(keys, actions, *at)), arguments
+        yield (lambda keys, *at: rng.gumbel(keys, actions, *at)), arguments
     alpha = 0.05 + rng.uniform(keys, actions)
     yield rng.log_gamma, (keys, alpha, places)
     policy = torch.softmax(8 * alpha, dim=1)
@@ -290,16 +290,16 @@ def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
 
 def _paths(search_state: SearchState, settings: SearchConfig) -> list[Tensor]:
     """Returns where simulations go, without what has no meaning: int64."""
-    found, num_nodes = select(search_state, settings), search_state.tree.num_nodes
-    path = torch.nn.functional.pad(found.path, (0, num_nodes - found.path.shape[1]))
-    is_on_it = torch.arange(num_nodes, device=path.device) <= found.depth.unsqueeze(1)
-    path = torch.where(is_on_it & found.counts.unsqueeze(1), path, 0)
-    others = [found.depth, torch.where(found.is_terminal, 0, found.action), found.is_terminal.to(torch.int64)]
-    return [path, found.counts, *(torch.where(found.counts, part.to(torch.int64), 0) for part in others)]
+    paths, num_nodes = select(search_state, settings), search_state.tree.num_nodes
+    path = torch.nn.functional.pad(paths.path, (0, num_nodes - paths.path.shape[1]))
+    is_on_it = torch.arange(num_nodes, device=path.device) <= paths.depth.unsqueeze(1)
+    path = torch.where(is_on_it & paths.counts.unsqueeze(1), path, 0)
+    others = [paths.depth, torch.where(paths.is_terminal, 0, paths.action), paths.is_terminal.to(torch.int64)]
+    return [path, paths.counts, *(torch.where(paths.counts, part.to(torch.int64), 0) for part in others)]
 
 
-def _expanded(search_state: SearchState, *given: Any) -> dict[str, Tensor]:
-    expand_and_backup(search_state, *given)
+def _expanded(search_state: SearchState, *arguments: Any) -> dict[str, Tensor]:
+    expand_and_backup(search_state, *arguments)
     return meaning(search_state)
 
 
@@ -332,15 +332,15 @@ def kernel(name: str, kind: str, size: int, device: str | None = None) -> dict[s
     this kind by default, what torch does on the CPU, else {"fault": …}. size: the boards' largest side."""
     device = device or kind
     with kernels.plain():
-        cases = [(function, _moved(given, "cpu")) for function, given in CASES[name](drawn_games(size), kind)]
+        cases = [(function, _moved(arguments, "cpu")) for function, arguments in CASES[name](drawn_games(size), kind)]
     if name in READINGS and kind == "cpu":
         return {} if readings(name, cases) == READINGS[name] else {"fault": "computes wrongly"}
-    for number, (function, given) in enumerate(cases, start=1):
+    for number, (function, arguments) in enumerate(cases, start=1):
         with kernels.plain():
-            expected = list(_tensors(function(*_moved(given, "cpu"))))
+            expected = list(_tensors(function(*_moved(arguments, "cpu"))))
         with kernels.only(name, kind):
-            found = list(_tensors(function(*_moved(given, device))))
-        if len(found) != len(expected) or not all(map(_is_same if kind == "cpu" else _is_close, found, expected)):
+            results = list(_tensors(function(*_moved(arguments, device))))
+        if len(results) != len(expected) or not all(map(_is_same if kind == "cpu" else _is_close, results, expected)):
             return {"fault": f"computes wrongly (case {number} of {len(cases)})"}
     return {}
 
@@ -348,19 +348,19 @@ def kernel(name: str, kind: str, size: int, device: str | None = None) -> dict[s
 def readings(name: str, cases: list[Case]) -> str:
     """Returns a word that stands for all that the CPU's loops read in the drawn games."""
     with kernels.only(name, "cpu"):
-        found = [part.numpy().tobytes() for function, given in cases for part in _tensors(function(*given))]
-    return hashlib.sha256(b"".join(found)).hexdigest()[:16]
+        results = [part.numpy().tobytes() for function, arguments in cases for part in _tensors(function(*arguments))]
+    return hashlib.sha256(b"".join(results)).hexdigest()[:16]
 
 
-def _is_same(found: Tensor, expected: Tensor) -> bool:
-    return found.dtype == expected.dtype and torch.equal(found, expected)
+def _is_same(result: Tensor, expected: Tensor) -> bool:
+    return result.dtype == expected.dtype and torch.equal(result, expected)
 
 
-def _is_close(found: Tensor, expected: Tensor) -> bool:
+def _is_close(result: Tensor, expected: Tensor) -> bool:
     """Says whether fractions are within `BOUND`, all else the same."""
-    is_like = found.shape == expected.shape and found.dtype == expected.dtype
+    is_like = result.shape == expected.shape and result.dtype == expected.dtype
     bound = BOUND if expected.is_floating_point() else 0.0
-    return is_like and torch.allclose(found.cpu(), expected, rtol=bound, atol=bound, equal_nan=True)
+    return is_like and torch.allclose(result.cpu(), expected, rtol=bound, atol=bound, equal_nan=True)
 
 
 def _moved(value: Any, device: str) -> Any:
@@ -394,13 +394,13 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 def precision(sections: dict[str, Any]) -> dict[str, list[float]]:
     """Returns how many positions a second a network of the config's shape evaluates on the CPU, and how many samples it
     learns from, in each precision; they take turns. What the optimiser adds is float32 in any case."""
-    config, cpu, found = from_dict(sections), torch.device("cpu"), {}
+    config, cpu, fastest = from_dict(sections), torch.device("cpu"), {}
     works = {name: _of_network(config, dtype) for name, dtype in tuning.PRECISIONS.items()}
     for _ in range(TURNS):
         for name, of_network in works.items():
             rates = [tuning.speed(work, number, cpu) for work, number in of_network]
-            found[name] = [max(pair) for pair in zip(rates, found.get(name, rates), strict=True)]
-    return found
+            fastest[name] = [max(pair) for pair in zip(rates, fastest.get(name, rates), strict=True)]
+    return fastest
 
 
 def _of_network(config: Config, dtype: torch.dtype) -> list[tuple[Callable[[], Any], int]]:
