@@ -52,7 +52,7 @@ class Shown:
 
 
 class Diverged(Exception):
-    """Learning has led to numbers that are none. step: by which it was seen."""
+    """Training has produced NaN or infinite weights. step: the training step at which they were seen."""
 
     def __init__(self, what: str, step: int) -> None:
         super().__init__(f"{what} by step {step}")
@@ -92,8 +92,8 @@ class PlayingNetworks:
 
 
 class Run:
-    """The parts of a run and the loop over them. start: what to go on from, None for a new run. rollback: whether that
-    is so because learning has diverged."""
+    """The parts of a run and the loop over them. start: the snapshot or checkpoint to resume from, None for a new run.
+    rollback: says whether the run resumes because learning has diverged."""
 
     def __init__(
         self, config: Config, directory: Path, start: Checkpoint | None, signals: Signals, rollback: Rollback
@@ -104,28 +104,28 @@ class Run:
         self.state = RunState() if start is None else RunState.of(start.counters)
         if not config.evaluation.gate:
             self.state.players.clear()
-        with signals.interruptible():  # what is tried at a first start takes a while
+        with signals.interruptible():  # the trials of a first start take a while
             self.networks = PlayingNetworks(config, start)
         self.device, self.dtype, self.revision = self.networks.device, self.networks.dtype, code_revision()
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
-        # Which opponent there is not is said at once.
+        # Raises InputError at once for an opponent that does not exist.
         known = () if start is None else start.config.evaluation.opponents
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype, known)
         self.config = config
         before = None if start is None else start.config
         self.config, why = slots.pick(config, before, self._evaluator, self.device)
-        if self.config.selfplay.slots != config.selfplay.slots:  # whose snapshots were not planned for
+        if self.config.selfplay.slots != config.selfplay.slots:  # `limits.plan` did not know the number
             limits.plan_disk(self.config, limits.memory(self.config, self.device)["selfplay.slots"], self.device)
         for line in [] if start is None else snapshots.changes(start.config, self.config):
             signals.log(line)
-        # Only now: what is wrong with the settings has been said, and the old ones still stand.
+        # Not earlier: the old file stays until the new settings are known to be valid.
         distributed.on_rank0(signals.retry_io, self.config.dump, directory / "config.yaml")
         if start is not None:
             weights = {"network": start.weights, "averaged": start.averaged_weights}
             self.trainer.load_state_dict(start.trainer | weights)
         if rollback.number:
             self.replay.redraw(config.run.seed + 2 * rollback.number)
-        # Without a checkpoint all begins anew, and what a killed process charted will come again.
+        # Without a checkpoint the run begins anew, and charts again what a killed process has charted.
         logs = -1 if start is None else start.step, None if start is None else start.run.get("logs")
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
         self._line, self.shown = distributed.on_rank0(self._introduce, why), Shown(self.trainer.samples)
@@ -141,7 +141,7 @@ class Run:
         self.checks = SanityChecks(stops=config.pipeline.sanity_checks == "stop")
 
     def close(self) -> None:
-        """Ends what goes on beside, and closes the files."""
+        """Ends the background matches and closes the files."""
         self.background_matches.close()
         self.telemetry.close()
         self.replay.close()
@@ -149,7 +149,9 @@ class Run:
     # The parts
 
     def _new_trainer(self, config: Config, start: Checkpoint | None) -> Trainer:
-        with torch.random.fork_rng(devices=[]):  # the global generator draws the first weights, and stays as it was
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # the first weights come from the global generator, whose state is restored
             torch.manual_seed(config.run.seed)
             network = checkpoints.fresh_network(config)
         encoder = make_encoder(config.features.encoder, config.features.komi_input)
@@ -179,13 +181,14 @@ class Run:
         return self.networks.evaluator(network, self.trainer.encoder, heads, purpose)
 
     def _player(self) -> tuple[Evaluator, int]:
-        """Returns what plays, and the training step of its weights: the averaged ones of now, or those of the gate."""
+        """Returns the evaluator of self-play and the training step of its weights, the newest ones or those that the
+        gate has let play."""
         player = rating.player(self.directory, self.state.players, self.signals.log)
         return self._evaluator(player=player), player.step if player else self.trainer.steps
 
     def _go_on_from(self, start: Checkpoint) -> None:
-        """Restores the games and the iteration of a snapshot, which are those of rank 0; on other ranks the games and
-        what they have collected begin anew. A checkpoint has neither."""
+        """Restores the games and the iteration of a snapshot on rank 0. The other ranks start new games. A checkpoint
+        holds neither games nor an iteration."""
         if "iteration" in start.run:
             self.iteration = Iteration.of(start.run["iteration"], self.device)
             if not self.iteration.is_learning and not distributed.is_rank0():
@@ -206,12 +209,12 @@ class Run:
         distributed.on_rank0(self.background_matches.load_state_dict, start.run.get("background_matches", {}))
 
     def _bootstrap_random_games(self) -> None:
-        """Plays the random games that a run begins with, and learns from them: the value learns first what living
-        strings are, worth 100 Elo at equal games."""
+        """Plays the random games that a run begins with, and learns from them. The value head learns from them which
+        strings live, which was worth 100 Elo at equal numbers of games."""
         settings, first = self.config.run, self.replay.last_game + 1
-        number = 0 if settings.start_from else self.config.selfplay.random_opening_games  # what has learned needs none
+        number = 0 if settings.start_from else self.config.selfplay.random_opening_games  # trained weights need none
         if not self.iteration.is_learning:
-            with self.signals.interruptible():  # of which the snapshot before them is enough
+            with self.signals.interruptible():  # the snapshot before them suffices
                 numbers = distributed.local_shard(torch.arange(first, max(first, number))).tolist()
                 start = (numbers or [first])[0]
                 games = random_games(self.config.game, len(numbers), settings.seed, start, self.device)
@@ -223,22 +226,22 @@ class Run:
         config, (evaluator, step) = self.config, self._player()
         settings = replace(config.selfplay, slots=distributed.local_count(config.selfplay.slots))
         sections = config.game, config.search, settings
-        if not config.pipeline.plays:  # of it only the numbers of games are asked, and a search for reanalysis
+        if not config.pipeline.plays:  # only its game numbers and its search, for reanalysis, are used
             sections = config.game, replace(config.search, leaves=1), replace(config.selfplay, slots=1)
-        # Rank r numbers its games r, r + W, …, so that no two ranks share a number, whichever of them begins anew.
+        # Rank r numbers its games r, r + W, …, so no two ranks share a number, even if one starts new games.
         world = distributed.world_size()
         numbers = {"first_game": -(-first // world) * world + distributed.rank(), "stride": world}
         selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, progress=self._progress(), **numbers)
-        # Weights of another run have learned, so their first samples are not those of a player that has not.
+        # Weights of another run are trained, so their first samples do not count as those of a random player.
         selfplay.set_network(evaluator, max(step, bool(config.run.start_from)))
         return selfplay
 
     # The loop
 
     def run(self) -> None:
-        """Runs until the config says that it is over, then shows what was learned."""
+        """Runs until the config's end, then plays the final matches."""
         with self._line:
-            self._snapshot()  # from here on there is something to go on from, and the settings are kept
+            self._snapshot()  # from here on the run can be resumed
             if self.selfplay is None:
                 self._bootstrap_random_games()
             if self.inbox and distributed.broadcast_from_rank0(self.inbox.has_news, self.state.players):
@@ -260,7 +263,7 @@ class Run:
         self._snapshot()
 
     def _introduce(self, why: str) -> Progress:
-        """Says what runs where, and why so many games are played at once; returns the line of progress."""
+        """Prints device, kernels and the reason for the number of games at once; returns the progress line."""
         run, settings = self.config.run, self.config.pipeline
         precision = tuning.precision_in_words(self.dtype, self.device, self.config)
         machine = f"{self.networks.machine}, {precision}, {kernels.in_use(self.device)}"
@@ -275,7 +278,7 @@ class Run:
         return line
 
     def _progress(self) -> float:
-        """How much of the run is over, 0 to 1; 0 for a run without an end."""
+        """Returns how much of the run is over, 0 to 1; 0 for a run without an end."""
         settings = self.config.pipeline
         by_time = self.state.seconds / 60 / settings.minutes if settings.minutes else 0.0
         by_iterations = self.state.iterations / settings.iterations if settings.iterations else 0.0
@@ -293,7 +296,7 @@ class Run:
         return bool(is_asked)
 
     def _show(self, collected: SelfPlayResult | None = None) -> None:
-        """Updates the progress line. collected: the games so far of an iteration that goes on."""
+        """Updates the progress line. collected: the games so far of an unfinished iteration."""
         settings, shown, games = self.config.pipeline, self.shown, 0
         if collected is not None:
             games = len(collected.lengths)
@@ -304,7 +307,7 @@ class Run:
         self._line.update(minutes if settings.minutes else self.state.iterations + shown.part, amounts, **shown.values)
 
     def _run_iteration(self) -> None:
-        """One iteration: play, learn, chart, and save when it is due. It goes on where a snapshot has it."""
+        """Plays, learns and charts once, and saves a checkpoint when one is due. Resumes a snapshot's iteration."""
         if not self.iteration.is_learning:
             self._play()
         numbers, collected = self.iteration.numbers | self._learn(), self.iteration.collected
@@ -323,7 +326,7 @@ class Run:
         self._show()
 
     def _play(self) -> None:
-        """Plays the games of an iteration, looks at them, and puts them into the replay. Each rank plays its share."""
+        """Plays the games of an iteration, checks them, and adds them to the replay. Each rank plays its share."""
         settings, collected = self.config.pipeline, self.iteration.collected
         until = self._clock + 60 * settings.minutes - self.state.seconds if settings.minutes else None
         self.selfplay.set_progress(self._progress())
@@ -337,32 +340,32 @@ class Run:
         self._write_games()
         collected = self.iteration.collected = snapshots.together(distributed.all_gather_object(collected))
         samples, figures = collected.all_samples(), {}
-        if samples is not None:  # what is wrong is neither kept nor learned from
+        if samples is not None:  # wrong samples are neither kept nor learned from
             figures = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
             self._run_checks(figures)
-        figures |= self._reanalyse(samples, until)  # before the new samples come, whose policies are as new as can be
+        figures |= self._reanalyse(samples, until)  # before the new samples come, whose policies are the newest
         self.state.simulations += collected.simulations
         self.shown.games += len(collected.lengths)
         self.iteration.numbers = selfplay_numbers(collected, samples) | figures
         self._add_to_replay(samples)
 
     def _is_asked(self) -> bool:
-        """Whether a snapshot is due, or a signal asks for something."""
+        """Returns whether a snapshot is due or a signal requests something."""
         return self.signals.has_request or self.snapshots.is_due()
 
     def _pauses(self) -> bool:
-        """Whether self-play pauses: it is asked to, or it is time to hear whether another rank is."""
+        """Returns whether self-play pauses, because of a request or to sync with the other ranks."""
         return self._is_asked() or distributed.world_size() > 1 and time.monotonic() > self._clock + RANK_SYNC_SECONDS
 
     def _handle_requests(self) -> None:
-        """Saves a snapshot if it is due or requested, and leaves if a signal asks for that. Collective call."""
+        """Saves a snapshot if one is due or requested, and exits if a signal requests it. Collective call."""
         if self._sync_ranks(self._is_asked()):
             self._snapshot()
             self.signals.exit_signal = int(distributed.all_reduce_max([self.signals.exit_signal])[0])
             self.signals.leave_if_asked()  # now that the snapshot is whole
 
     def _reanalyse(self, samples: Samples | None, until: float | None) -> dict[str, float]:
-        """Searches old positions again, as many as settings and time want for these samples; returns how many."""
+        """Searches old positions again, in proportion to the new samples and within the time; charts how many."""
         settings, search = self.config.selfplay, self.selfplay.search
         number, simulations = int(settings.reanalysed * len(samples or ())), settings.full_at(self._progress())
         if not number:
@@ -376,7 +379,7 @@ class Run:
         return {"replay/reanalysed": done}
 
     def _run_checks(self, figures: dict[str, float]) -> None:
-        """Notes which checks these figures break. Raises InputError where an exact one is, once that is charted."""
+        """Warns of checks that these figures fail. Charts them and raises InputError where an exact check fails."""
         try:
             for sentence in self.checks.look(figures, self.trainer.steps):
                 self._line.note(f"warning: {sentence}")
@@ -385,7 +388,7 @@ class Run:
             raise
 
     def _sanity_checks(self, numbers: dict[str, float]) -> dict[str, float]:
-        """Returns the sanity_checks' figures of an iteration that was learned from and looks at them."""
+        """Returns the figures of an iteration's sanity checks, after running the checks on them."""
         of_iteration = self.iteration.first, self.iteration.num_samples, self.config.training.batch
         player = (self.state.players or [self.trainer.steps])[-1]
         figures = sanity_checks.of_iteration(numbers, self.replay, self.trainer, self._evaluator, *of_iteration, player)
@@ -393,13 +396,13 @@ class Run:
         return figures
 
     def _require_finite(self) -> None:
-        """Raises Diverged where learning has led to numbers that are none, before anything of it is played or saved."""
+        """Raises Diverged for NaN or infinite weights, before they play or are saved."""
         for name, network in (("weights", self.trainer.network), ("averaged weights", self.trainer.averaged)):
             if not distributed.all_ranks_true(snapshots.is_finite(network.state_dict().values())):
                 raise Diverged(f"the {name} became NaN or infinite", self.trainer.steps)
 
     def _add_to_replay(self, samples: Samples | None) -> None:
-        """Puts the samples into the replay, and begins to learn: all that its credit allows, if there are enough."""
+        """Adds samples to the replay and plans training steps for its credit, none while it has few samples."""
         if samples is not None:
             self.replay.add(samples)
         self.iteration.collected.samples.clear()
@@ -409,14 +412,14 @@ class Run:
         self.iteration.num_samples = min(len(self.replay), 0 if samples is None else len(samples))
 
     def _write_games(self) -> None:
-        """Writes the kept games that are finished."""
+        """Writes the finished games that are kept as SGF."""
         games = self.iteration.collected.games
         self.signals.retry_io(write_games, self.directory / "games", games, self.config.run.name)
         games.clear()
 
     def _learn(self) -> dict[str, float]:
-        """Trains for what the replay's credit allows, or until the run's time is over; returns means of what it saw."""
-        distributed.barrier()  # the first one may have waited for the disk
+        """Trains the planned steps, or until the run's time is over; returns the means of their metrics, by tag."""
+        distributed.barrier()  # rank 0 may have waited for the disk
         batch, begun, iteration = self.config.training.batch, time.monotonic(), self.iteration
         while iteration.steps and self.replay.can_take(batch) and self._progress() < 1.0:
             self.trainer.set_progress(self._progress())
@@ -444,7 +447,7 @@ class Run:
         return numbers
 
     def _chart(self, collected: SelfPlayResult, numbers: dict[str, float]) -> None:
-        """Writes the numbers of an iteration, with those of the replay and the run, and now and then pictures."""
+        """Charts the numbers of an iteration, the replay and the run, and every few iterations pictures."""
         step, resignation = self.trainer.steps, self.selfplay.resignation
         numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(step).items()}
         numbers |= {"time/minutes": self.state.seconds / 60, "time/iterations": self.state.iterations}
@@ -461,19 +464,19 @@ class Run:
                 self.telemetry.image(name, picture, step)
 
     def _apply_match_results(self, wait: bool = False) -> None:
-        """Charts the matches beside the run when they are over (wait: as soon as they are), and has all ranks go on
-        together with the network that plays then."""
+        """Charts the background matches if they are over (wait: waits for them), applies the gate, and gives all ranks
+        the network that plays from now on."""
         shown, of_gate = self.background_matches.poll_results(wait), (self.config.evaluation.gate, self._line.note)
         judged = self.state.players, self.background_matches.step, shown, *of_gate
         if (players := distributed.broadcast_from_rank0(rating.judge, *judged)) != self.state.players:
             self.state.players = players
-            self.signals.snapshot_requested = True  # so no snapshot names one whose file is gone, see `tidy`
+            self.signals.snapshot_requested = True  # else a snapshot could name a removed file, see `tidy`
             self.selfplay.set_network(*self._player())
             if self.inbox:
                 self._save()
 
     def _evaluate_if_due(self) -> None:
-        """Starts the matches of this step beside the run when they are due."""
+        """Starts background matches of this step if they are due."""
         settings, begun = self.config.evaluation, self.background_matches.begun
         by_time = settings.every_minutes and self.state.seconds - begun >= 60 * settings.every_minutes
         by_round = settings.every_iterations and self.state.iterations % settings.every_iterations == 0
@@ -481,7 +484,7 @@ class Run:
             self.background_matches.start(self._save(), self.trainer.steps, self.state.seconds)
 
     def _checkpoint(self) -> Checkpoint:
-        """Returns all but the games in flight and what has to do with them."""
+        """Returns a checkpoint with the replay's part of a snapshot, without games in progress."""
         state, replay = self.trainer.state_dict(), self.replay.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
         counters = self.state.counters() | {"samples": self.trainer.samples, "games": 0}
@@ -494,7 +497,7 @@ class Run:
         return Checkpoint(self.config, self.trainer.steps, *contents, revision=self.revision)
 
     def _snapshot(self) -> None:
-        """Writes all that the run is, so that it goes on from here as if nothing had happened."""
+        """Saves a snapshot, from which the run resumes bit for bit."""
         self._require_finite()
         self._sync_ranks()
         self._write_games()
@@ -516,7 +519,7 @@ class Run:
         self.replay.after_snapshot()
 
     def _save(self) -> Path:
-        """Writes a checkpoint, which stays as long as the settings say, and returns its path."""
+        """Writes a checkpoint, removes what the settings have no room for, and returns its path."""
         self.state.last_checkpoint = self.state.seconds
         if not distributed.is_rank0():
             return self.directory

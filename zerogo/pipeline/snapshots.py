@@ -1,4 +1,4 @@
-"""Snapshots: all that a run is at one moment, often, so that it goes on as if it had never stopped.
+"""Snapshots: the complete state of a run, saved often, so that a resumed run continues as if it had never stopped.
 
 A snapshot is one file, a checkpoint (`zerogo.checkpoint`) whose part `run` holds the games in flight, the iteration
 under way, samples that no shard has yet, and how long the logs were. Finished shards are written before it, it is
@@ -42,7 +42,7 @@ STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batc
 
 @dataclass(frozen=True)
 class Rollback:
-    """Why a run goes on from where it was before: learning has diverged. number: of rollbacks in a row, 0 for none.
+    """A return to an earlier state after learning has diverged. number: of rollbacks in a row, 0 for none.
     until: the training step up to which a further one counts as in a row. needed: the snapshots that it may go back
     to."""
 
@@ -62,7 +62,7 @@ class Snapshots:
         self._next = time.monotonic() + self._wait
 
     def is_due(self) -> bool:
-        """Whether it is time for the next one."""
+        """Returns whether the next snapshot is due."""
         return time.monotonic() >= self._next and distributed.is_rank0()
 
     def write(self, snapshot: Checkpoint, begun: float) -> None:
@@ -98,7 +98,7 @@ def starts(directory: Path) -> Iterator[Checkpoint]:
 
 
 def _load(path: Path) -> Checkpoint:
-    """Returns what a run goes on from. Raises InputError where it does not load, or its weights are not finite."""
+    """Returns a state to resume from. Raises InputError where it does not load, or its weights are not finite."""
     start = checkpoint.load(path)
     if not start.trainer:
         raise InputError(
@@ -141,7 +141,7 @@ def config_of(directory: Path, start: Checkpoint | None, overrides: list[str]) -
 
 
 def changes(old: Config, new: Config) -> list[str]:
-    """Returns a line for each setting that is another than it was, but for where the run lies."""
+    """Returns a line for each setting that has changed, except for the run's place."""
     before, now = old.to_dict(), new.to_dict()
     keys = [(section, key) for section, entries in now.items() for key in entries]
     keys = [key for key in keys if key not in (("run", "directory"), ("run", "name"))]
@@ -149,7 +149,7 @@ def changes(old: Config, new: Config) -> list[str]:
 
 
 def together(results: list[SelfPlayResult]) -> SelfPlayResult:
-    """Returns what the ranks' results are together, samples in the order of their games' numbers."""
+    """Returns the ranks' results joined, samples in the order of their games' numbers."""
     if len(results) == 1:
         return results[0]
     joined = {name: sum((getattr(one, name) for one in results[1:]), first) for name, first in vars(results[0]).items()}
@@ -197,7 +197,7 @@ class RunState:
 
 @dataclass
 class Iteration:
-    """An iteration that goes on: what its games and its steps have given so far.
+    """An unfinished iteration: what its games and its training steps have given so far.
 
     collected: of the games; its samples are in the replay once the iteration learns, num_samples of them. numbers: the
     charts' by tag. first: the training step before it. steps: that it is to make. sums, counts: of what steps have
@@ -215,7 +215,7 @@ class Iteration:
     seconds: float = 0.0
 
     def note(self, batch: TrainingBatch, metrics: Mapping[str, Tensor]) -> None:
-        """Adds what a training step has shown."""
+        """Adds the metrics of a training step."""
         self.recent.append(batch)
         if self.sums:  # which the first step, a measured one, has begun; one launch adds all of a step
             added = torch._foreach_add([self.sums[name] for name in metrics], list(metrics.values()))
@@ -224,7 +224,7 @@ class Iteration:
         self.counts.update(metrics.keys())
 
     def means(self) -> dict[str, float]:
-        """Returns the means of what the steps have shown, by tag; waits for the device."""
+        """Returns the means of the steps' metrics, by tag; waits for the device."""
         totals = torch.stack(list(self.sums.values())).tolist() if self.sums else []
         return {f"train/{name}": total / self.counts[name] for name, total in zip(self.sums, totals, strict=True)}
 
@@ -240,7 +240,7 @@ class Iteration:
 
     @classmethod
     def of(cls, state: dict[str, Any], device: torch.device) -> "Iteration":
-        """Returns the iteration of a snapshot, what it learns on a device."""
+        """Returns the iteration of a snapshot, with its metrics on a device."""
         plain = {name: state[name] for name in ("is_learning", "num_samples", "numbers", "first", "steps", "seconds")}
         kept = state["collected"].items()
         collected = SelfPlayResult(**{name: one.tolist() if isinstance(one, Tensor) else one for name, one in kept})

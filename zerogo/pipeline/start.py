@@ -1,4 +1,4 @@
-"""How a run is started: new, from where it was, or from further back where learning has diverged."""
+"""Starts a run: a new one, one that resumes, or one that rolls back because learning has diverged."""
 
 import contextlib
 import secrets
@@ -62,14 +62,14 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
 
 
 def _lock(directory: Path, held: contextlib.ExitStack, signals: Signals) -> None:
-    """Makes and locks the run's folder, which is then asked for before each try to write."""
+    """Makes and locks the run's folder; each later write first checks that the folder is still there."""
     lock = held.enter_context(RunLock(make_directory(directory)))
     signals.require_folder = lock.require_in_place
 
 
 @contextlib.contextmanager
 def say_what_is_saved(directory: Path) -> Iterator[None]:
-    """Makes of an OSError, which no waiting heals, an InputError that says what of the run is saved."""
+    """Turns an OSError that waiting does not heal into an InputError that says what of the run is saved."""
     try:
         yield
     except OSError as error:
@@ -84,7 +84,7 @@ def say_what_is_saved(directory: Path) -> Iterator[None]:
 
 
 def _planned(config: Config) -> str:
-    """Returns what the run will take. Raises InputError for settings that no run, or not so many ranks, can have."""
+    """Returns the memory and disk that the run will take, in words. Raises InputError for impossible settings."""
     limits.require_learnable(config)
     limits.require_shares(config, distributed.world_size())
     return limits.plan(config, pick_device(config.run.device))
@@ -117,7 +117,7 @@ def _go(config: Config, directory: Path, start: Checkpoint | None, signals: Sign
     rollback, older = Rollback(), iter(())
     while True:
         run = Run(config, directory, start, signals, rollback)
-        if start is not None:  # games in flight, gigabytes at times, which the callers' names would keep to the end
+        if start is not None:  # frees the games in progress, gigabytes at times, which callers still refer to
             start.run.clear()
         for line in said if not rollback.number else ():
             signals.log(line)
@@ -155,7 +155,7 @@ def _hopeless(error: Diverged, rollbacks: int, last: int, config: Config) -> str
 
 
 def too_many_considered(search: SearchConfig, selfplay: SelfplayConfig) -> str:
-    """Returns what is wrong where Gumbel's root considers more moves than half of the simulations, else ""."""
+    """Returns a warning where Gumbel's root considers more moves than half of the simulations, else ""."""
     fewest = selfplay.all_simulations[0]
     if search.algorithm != "gumbel" or search.max_considered <= max(1, fewest / 2):
         return ""

@@ -21,8 +21,8 @@ from zerogo.selfplay.opening import begin
 from zerogo.selfplay.playout import RandomPlayer
 from zerogo.system import distributed, runtime
 
-FEWEST, MOST = 64, 65536  # what a step of the search costs whatever its batch, as much as some positions, is not timed
-MEMORY_SHARE = 0.4  # of what is free: the training and the network's own work need room, too
+FEWEST, MOST = 64, 65536  # games; smaller batches than the least are not timed
+MEMORY_SHARE = 0.4  # of the free memory; training and the network's buffers need the rest
 PROCESS_BYTES = 2**30  # of another process with torch and a network: on a GPU its context and libraries, an estimate
 DIFFERENT = 64  # positions that are measured; larger batches repeat them
 PLIES_A_POINT = 0.4
@@ -43,8 +43,8 @@ def fit_to_device(
     these; "" where both are set.
 
     The evaluator is timed on positions of random games in growing batches, then whole moves in half the batch that it
-    takes and in larger ones: what a move costs beside the network comes once for all games. most_games: that there is
-    any use for. matches: what a process beside this one plays now and then, and needs memory for."""
+    takes and in larger ones, as the cost of a move beside the network comes once for all games. most_games: the largest
+    number of any use. matches: settings of the background matches, which need memory, too."""
     games, leaves = settings.slots, search.leaves
     if games and leaves:
         return search, settings, ""
@@ -75,8 +75,8 @@ def fit_to_device(
 def pick(
     config: Config, before: Config | None, evaluator: Callable[[], Evaluator], device: torch.device
 ) -> tuple[Config, str]:
-    """Returns a run's config with numbers of games, shared by its ranks, and of leaves, and why these. before: the
-    run's own so far; what was found once stays. evaluator: makes that of self-play."""
+    """Returns a run's config with selfplay.slots, of all ranks together, and search.leaves set, and why. before: the
+    config of a resumed run, whose numbers stay. evaluator: makes that of self-play."""
     search, settings = config.search, config.selfplay
     if before is not None:
         search = replace(search, leaves=search.leaves or before.search.leaves)
@@ -93,8 +93,8 @@ def pick(
 def measure_moves(
     game: GameConfig, search: SearchConfig, settings: SelfplayConfig, evaluator: Evaluator, device: torch.device
 ) -> float:
-    """Returns the simulations a second of whole moves, in which games end as often as in a run: with caps of their
-    own."""
+    """Returns the simulations a second of whole moves. Games get different move caps, so that some end at each move, as
+    in a run."""
     playing = SelfPlay(game, search, settings, evaluator, device, seed=0)
     plies = int(2 * PLIES_A_POINT * playing.states.board_size**2) + 1
     cap = torch.minimum(1 + playing.everyone % plies, playing.states.cap).to(playing.states.cap.dtype)
@@ -105,7 +105,7 @@ def measure_moves(
 
 
 def _random_positions(game: GameConfig, device: torch.device) -> board.State:
-    """Returns games of the run after random moves: encoders have more to do there than on empty boards."""
+    """Returns games of the run after random moves, as encoders have more to do there than on empty boards."""
     numbers, player = torch.arange(DIFFERENT), RandomPlayer()
     states = begin(game, numbers, 0, device)
     for _ in range(int(PLIES_A_POINT * states.board_size**2)):
@@ -130,8 +130,8 @@ def _find_batch(evaluator: Evaluator, states: board.State, most: int, has_graph:
 
 
 def _games_in_memory(alone: SelfPlay, matches: EvaluationConfig | None = None) -> int:
-    """Returns for how many games like the given one there is memory, trees and records included; MOST if unknown. Left
-    out is what matches beside the run take: a process, and a tree for each of the two players of all their games."""
+    """Returns for how many games there is memory, trees and records included; MOST if unknown. alone: self-play of one
+    game. The memory of background matches is left free: a process, and a tree for each player of all their games."""
     free, tree = runtime.free_bytes(alone.device), alone.search_state.tree
     if free is None:
         return MOST
