@@ -41,7 +41,7 @@ PICTURE_EVERY = 10  # iterations between pictures
 
 
 @dataclass
-class Shown:
+class LineValues:
     """What the line of progress shows. first_sample: of this process, for its rates. games: finished in this process.
     part: of an iteration that is over; half of it is learning. values: by name."""
 
@@ -128,7 +128,7 @@ class Run:
         # Without a checkpoint the run begins anew, and charts again what a killed process has charted.
         logs = -1 if start is None else start.step, None if start is None else start.run.get("logs")
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
-        self._line, self.shown = distributed.on_rank0(self._introduce, why), Shown(self.trainer.samples)
+        self._line, self.shown = distributed.on_rank0(self._introduce, why), LineValues(self.trainer.samples)
         self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
         self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, self.state)
         self.snapshots = Snapshots(directory, config.pipeline.snapshot_seconds, rollback)
