@@ -83,9 +83,7 @@ class Config:
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Returns sections of plain values (numbers, texts, lists, mappings): what YAML, JSON and a checkpoint hold."""
         sections = {name: getattr(self, name) for name in BY_NAME}
-        return {
-            name: {key: _plain(value) for key, value in vars(section).items()} for name, section in sections.items()
-        }
+        return {name: _plain(vars(section)) for name, section in sections.items()}
 
     def dump(self, path: str | Path) -> None:
         """Writes every setting as YAML, atomically, with its meaning beside it; `load` reads the same settings back."""
@@ -96,7 +94,7 @@ def _plain(value: Any) -> Any:
     """Returns the value with tuples as lists and mappings copied."""
     if isinstance(value, (tuple, list)):
         return [_plain(part) for part in value]
-    return dict(value) if isinstance(value, Mapping) else value
+    return {key: _plain(part) for key, part in value.items()} if isinstance(value, Mapping) else value
 
 
 def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[str, str] | None = None) -> Config:

@@ -227,8 +227,8 @@ SUPERKO_SHARES_WORDS = "share of the games under each superko rule; empty: all u
 SCHEDULE = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
 OPPONENTS = (
     "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL or another engine; with @white always White, "
+    "with ? at the end only where it is installed"
 )
-OPPONENTS += "with ? at the end only where it is installed"
 GATE = (
     "share of the points that a checkpoint must win against the self-play network to replace it; 0: the newest weights "
 )
@@ -245,9 +245,7 @@ class RunConfig(Section):
     processes: int | str = option(1, PROCESSES_WORDS, 1, 1024)
     threads: int = option(0, "CPU threads; 0: chosen automatically while running", 0, 1024)
     precision: str = option("auto", "arithmetic of the network; auto: bfloat16 where that is fast", choices=PRECISIONS)
-    kernels: str = option(
-        "auto", "auto: Numba or Triton where installed; plain: torch alone", choices=("auto", "plain")
-    )
+    kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))
     compile: str = option("auto", "torch.compile for self-play's network; auto is off [measured]", choices=COMPILE)
     epilogues: str = option("auto", "CUDA: one kernel for bias, residual and relu; auto measures both", choices=COMPILE)
     directory: str = option("checkpoints", "folder of all runs")
@@ -373,9 +371,7 @@ class NetworkConfig(Section):
         if self.architecture == "katago" and not self.heads.keys() <= KATAGO_HEADS.keys():
             one = next(name for name in self.heads if name not in KATAGO_HEADS)
             heads = "{" + ", ".join(f"{name}: {weight}" for name, weight in KATAGO_HEADS.items()) + "}"
-            raise InputError(
-                f"network.heads has {one!r}, which architecture katago lacks; allowed are heads as {heads}"
-            )
+            raise InputError(f"network.heads has {one!r}, which architecture katago lacks; allowed are {heads}")
         missing = [name for name in ("policy", "value") if name not in self.heads]
         if missing:
             raise InputError(f"network.heads lacks {' and '.join(missing)}; a search needs both policy and value")
@@ -388,14 +384,12 @@ class SearchConfig(Section):
     NAME = "search"
     c_puct_base: ClassVar[float] = 500.0  # puct: visits at which the growth by c_puct_log sets in (KataGo)
     c_visit: ClassVar[float] = 50.0  # gumbel: visits added to the largest count in sigma(q) (Gumbel)
-    algorithm: str = option(
-        "gumbel", "gumbel learns with few simulations, puct with hundreds [Gumbel]", choices=("gumbel", "puct")
-    )
+    algorithm: str = option("gumbel", "gumbel learns with few simulations [Gumbel]", choices=("gumbel", "puct"))
     c_puct: float = option(1.1, "puct: weight of the prior against the value [KataGo]", 0, 100)
     c_puct_log: float = option(0.0, "puct: its growth with ln((visits + 500) / 500) [KataGo]", 0, 100)
     c_puct_variance: float = option(0.0, "puct: its growth with the spread of a node's values [KataGo, 0.85]", 0, 1)
     fpu_reduction: float = option(
-        0.2, "puct: unvisited children get the parent's value minus this x sqrt(visited prior) [KataGo]", 0, 2
+        0.2, "puct: unvisited: the parent's value minus this x sqrt(visited prior) [KataGo]", 0, 2
     )
     fpu_reduction_root: float = option(0.0, "puct: the same at the root [KataGo]", 0, 2)
     dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0: none [KataGo]", 0, 1)

@@ -432,9 +432,8 @@ class Actor:
     def _use(self, newest: Checkpoint) -> None:
         config, run = with_overrides(newest.config, [*OWN, *self.overrides]), int(newest.counters.get("begun", 0))
         if not config.replay.external:
-            raise InputError(
-                f"the run {self.directory} does not accept games of actors; resume it with replay.external=true"
-            )
+            what = f"the run {self.directory} does not accept games of actors"
+            raise InputError(f"{what}; resume it with replay.external=true")
         player = rating.player(self.directory, newest.counters.get("players", []), self.signals.log) or newest
         self.config, self.step, of = config, player.step, (run, config.game, config.search, config.selfplay)
         if of != self._of:
@@ -456,9 +455,8 @@ class Actor:
         seed = int(rng.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
         self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
         machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
-        self.signals.log(
-            f"{self.directory}: actor {self.name} on {machine}, {why or f'{settings.slots} games at once'}"
-        )
+        why = why or f"{settings.slots} games at once"
+        self.signals.log(f"{self.directory}: actor {self.name} on {machine}, {why}")
 
     def _write(self) -> None:
         """Writes the finished games, if there are any, as one shard or several."""

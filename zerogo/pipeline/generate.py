@@ -72,9 +72,8 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
                 if len(samples):
                     save_shard(shard_path(out_dir / "samples", first + written, len(samples)), samples)
                 written += len(samples)
-            progress.update(
-                min(num_games, finished * distributed.world_size()), samples=written * distributed.world_size()
-            )
+            world = distributed.world_size()
+            progress.update(min(num_games, finished * world), samples=written * world)
     totals = [sum(numbers) for numbers in zip(*distributed.all_gather_object((finished, written)), strict=True)]
     if distributed.is_rank0():
         print("wrote {} games and {} samples".format(*totals))

@@ -34,9 +34,7 @@ def require_learnable(config: Config) -> None:
     """Raises InputError for a batch that the samples of no window would ever earn."""
     largest = int(config.replay.reuse * window(FAR, config.replay))
     if config.training.batch > largest:
-        what = (
-            f"training.batch is {config.training.batch}, but the window earns at most {largest} samples to learn from"
-        )
+        what = f"training.batch is {config.training.batch}, but the window earns at most {largest} samples"
         raise InputError(f"{what} (replay.reuse times its size), so nothing would be learned; lower it to that")
 
 
@@ -71,9 +69,8 @@ def require_same_start(config: Config) -> None:
         settings = [(part, entries | local.get(part, {})) for part, entries in config.to_dict().items()]
         return facts_here | {f"{part}.{key}": value for part, entries in settings for key, value in entries.items()}
 
-    distributed.require_same(
-        distributed.run_and_sync_errors(facts), "start all with the same code, settings and kind of device"
-    )
+    way_out = "start all with the same code, settings and kind of device"
+    distributed.require_same(distributed.run_and_sync_errors(facts), way_out)
 
 
 def most_processes(config: Config) -> int:

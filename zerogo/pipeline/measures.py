@@ -250,10 +250,8 @@ def describe(spec: str, result: MatchResult) -> str:
     if spec == "self":
         wins = f"Black wins {result.wins} of {number}"
         return f"against itself: {wins}, {whole}; {result.num_different_games} of the games differ"
-    is_white, sure = (
-        spec.endswith(WHITE),
-        "95 % interval: {:.1f} to {:.1f} %".format(*(100 * x for x in result.interval)),
-    )
+    is_white, (low, high) = spec.endswith(WHITE), result.interval
+    sure = f"95 % interval: {100 * low:.1f} to {100 * high:.1f} %"
     wins = f"wins {result.wins} of {number} {'as Black ' if is_white else ''}({sure})"
     colours = whole if is_white else f"{result.by_colour(True)[0]} as Black, {result.by_colour(False)[0]} as White"
     faults = sum(result.stopped(FORFEIT))  # of an engine outside, which then loses what it might have won

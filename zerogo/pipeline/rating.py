@@ -104,16 +104,13 @@ def judge(
 def player(folder: Path, players: list[int], note: Callable[[str], None]) -> Checkpoint | None:
     """Returns the checkpoint of the last of these steps of a run, on all ranks; None, for the newest weights, where
     there are none, or it does not load, which is said: then the steps go from the list, too."""
+    if not players:
+        return None
     try:
-        return (
-            distributed.run_and_sync_errors(checkpoint.load, checkpoint.path_of(folder, players[-1]))
-            if players
-            else None
-        )
+        return distributed.run_and_sync_errors(checkpoint.load, checkpoint.path_of(folder, players[-1]))
     except InputError as error:
-        note(
-            f"warning: step {players[-1]} cannot be loaded, so the newest weights play until the next matches: {error}"
-        )
+        what = f"step {players[-1]} cannot be loaded, so the newest weights play until the next matches"
+        note(f"warning: {what}: {error}")
         players.clear()
         return None
 

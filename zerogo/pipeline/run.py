@@ -199,9 +199,8 @@ class Run:
         if first and "iteration" in start.run:
             then, settings = ((c.game, c.search, c.selfplay, c.pipeline.plays) for c in (start.config, self.config))
             if (before := start.run.get("ranks", 1)) != distributed.world_size():
-                self.signals.log(
-                    f"{distributed.world_size()} processes instead of {before}: games in progress start anew"
-                )
+                now = distributed.world_size()
+                self.signals.log(f"{now} processes instead of {before}: games in progress start anew")
             elif then == settings and distributed.is_rank0():
                 self.selfplay.load_state_dict(start.run["games"])
             elif then != settings:

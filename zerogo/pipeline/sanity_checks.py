@@ -94,9 +94,7 @@ def broken(numbers: Mapping[str, float]) -> list[str]:
     """Returns what is wrong for certain where these figures are those of a run's samples."""
     exact = {name: check for name, check in CHECKS.items() if check.is_exact}
     figures = {name: numbers.get(f"sanity/{name}", check.low) for name, check in exact.items()}
-    return [
-        exact[name].points_to for name, number in figures.items() if not exact[name].low <= number <= exact[name].high
-    ]
+    return [check.points_to for name, check in exact.items() if not check.low <= figures[name] <= check.high]
 
 
 def of_samples(samples: Samples) -> dict[str, float]:

@@ -101,9 +101,8 @@ def _load(path: Path) -> Checkpoint:
     """Returns a state to resume from. Raises InputError where it does not load, or its weights are not finite."""
     start = checkpoint.load(path)
     if not start.trainer:
-        raise InputError(
-            f"checkpoint {path} holds only a network, so no run can be resumed from it; start a run with --from"
-        )
+        what = f"checkpoint {path} holds only a network, so no run can be resumed from it"
+        raise InputError(f"{what}; start a run with --from")
     if not is_finite([*start.weights.values(), *start.averaged_weights.values()]):
         raise InputError(f"checkpoint {path} has NaN or infinite weights")
     return start

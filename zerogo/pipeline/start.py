@@ -136,10 +136,8 @@ def _go(config: Config, directory: Path, start: Checkpoint | None, signals: Sign
                 raise InputError(_hopeless(error, rollback.number - 1, last, config)) from None
             config = replace(config, training=replace(config.training, learning_rate=rate / 2))
             again = f"rollback {rollback.number} in a row" if rollback.number > 1 else "rollback"
-            signals.log(
-                f"warning: {error}; {again} to step {start.step} ({start.source}), with other batches and "
-                f"training.learning_rate={rate / 2:g}"
-            )
+            again += f" to step {start.step} ({start.source})"
+            signals.log(f"warning: {error}; {again}, with other batches and training.learning_rate={rate / 2:g}")
         finally:
             run.close()
             del run  # before the next one, which needs as much memory

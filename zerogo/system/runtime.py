@@ -172,9 +172,8 @@ class RunLock(contextlib.AbstractContextManager):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._held.close()
-            raise InputError(
-                f"the folder {directory} is already in use{self._holder()}; wait for it or {way_out}"
-            ) from None
+            what = f"the folder {directory} is already in use{self._holder()}"
+            raise InputError(f"{what}; wait for it or {way_out}") from None
         except OSError as error:
             self._held.close()
             raise InputError(f"cannot lock the folder {directory}: {error.strerror}") from None

@@ -228,9 +228,8 @@ class Progress(contextlib.AbstractContextManager):
         texts = (f"{value:.4g}" if isinstance(value, float) else f"{value}" for value in values.values())
         self._values = ", ".join(map(" ".join, zip(values, texts, strict=True)))
         if self._bar is not None:
-            self._bar.set_postfix_str(
-                ", ".join([*self._rates(), *self._left(), self._values]).strip(", "), refresh=False
-            )
+            texts = ", ".join([*self._rates(), *self._left(), self._values]).strip(", ")
+            self._bar.set_postfix_str(texts, refresh=False)
             self._bar.update(self._within(done) - self._bar.n)
         elif time.monotonic() - self._spoken >= PLAIN_SECONDS:
             self._speak()
