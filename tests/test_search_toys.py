@@ -18,7 +18,7 @@ from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree
 
 PUCT = SearchConfig(algorithm="puct", fpu_reduction=0.2)
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
-RICH = dataclasses.replace(PUCT, c_puct_variance=0.85, c_puct_log=0.3, c_puct_base=10.0)
+RICH = dataclasses.replace(PUCT, c_puct_variance=0.85, c_puct_log=0.3)
 BOTH = pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
 
 
