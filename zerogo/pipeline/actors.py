@@ -52,10 +52,10 @@ RULES = ("size", "komi", "superko", "suicide", "scoring")
 # `begun` and encoder, the actor and the number of the shard. A process's seconds tell nothing beside those of others.
 GAMES = {"lengths": [int], "scores_black": [float], "sizes": [int], "komi": [float], "ends": [int], "moves": int}
 GAMES |= {"simulations": int, "overflowed": int, "prior_kl": float, "prior_entropy": float}
+MOST_GAMES = 10_000  # of a shard, whose lists then have half as many numbers as `bounds.MOST_JSON` allows
 ABOUT = {"run": int, "encoder": str, "actor": str, "shard": int, "games": GAMES}
 # The games for SGF, which older shards lack: number, the rules as the numbers of RULES, moves and root values as text
 # with spaces between them, score, end. A list of numbers would take far more memory when it is read.
-MOST_GAMES = 10_000  # of a shard, whose lists of numbers then have half as many entries as `bounds.MOST_JSON`
 RECORDS, MOST_RECORDS = {"records": [(int, [float], str, str, float, int)]}, 1000
 ROUNDING = 1e-3  # by which a search's mean of ones was seen to be more than one, and a float16 may be
 # In which numbers are; NaN only in short values.
@@ -208,7 +208,8 @@ class Inbox:
         if shard.number <= last:
             raise InputError(f"shard {path} is a duplicate: the shards of its actor are taken up to number {last}")
         samples, about = load_with_about(path)
-        if wrong := bounds.misfit(about, ABOUT | RECORDS, "about") or _other(about):
+        about = {"records": []} | about if isinstance(about, dict) else about
+        if wrong := bounds.misfit(about, ABOUT | RECORDS, "about"):
             raise InputError(f"shard {path}: {wrong}")
         for name, now in self._origin.items():
             if about[name] != now:
@@ -221,7 +222,7 @@ class Inbox:
             raise InputError(f"shard {path}: {broken[0]}")
         try:
             allowed = allowed_rules(self.config.game)
-            records = [_as_finished_game(record, allowed) for record in about.get("records", ())]
+            records = [_as_finished_game(record, allowed) for record in about["records"]]
         except ValueError as error:
             raise InputError(f"shard {path} has an SGF game that is invalid: {error}") from None
         if len({*samples.game.tolist(), *(one.number for one in records)}) > len(about["games"]["lengths"]):
@@ -253,15 +254,6 @@ class Inbox:
             path.replace(refused / path.name)
             for old in sorted(refused.iterdir(), key=lambda one: one.stat().st_mtime)[:-MOST_REFUSED]:
                 old.unlink(missing_ok=True)
-
-
-def _other(about: dict[str, Any]) -> str:
-    """Returns what a shard does not say of itself, or says of its games too much, "" where neither."""
-    games = about.get("games", {})
-    if lacks := [*(ABOUT.keys() - about.keys()), *(GAMES.keys() - games.keys())]:
-        return f"it lacks {', '.join(sorted(lacks))}"
-    others = sorted(games.keys() - GAMES.keys())
-    return f"about.games has {quote(others[0])}; allowed are {', '.join(GAMES)}" if others else ""
 
 
 def _of_games(games: dict[str, Any], samples: Samples, count: int) -> str:

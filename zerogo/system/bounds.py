@@ -8,7 +8,6 @@ import stat
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
-from numbers import Real
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,7 +27,7 @@ PICKLED = "data.pkl"  # as torch calls it
 NAMES = ("collections OrderedDict", "torch._utils _rebuild_tensor_v2")
 STORAGES = ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool")
 ALLOWED_NAMES = {*NAMES, *(f"torch {name}Storage" for name in STORAGES)}
-WORDS = {int: "a whole number", float: "a number", Real: "a number", str: "a text", dict: "a mapping", list: "a list"}
+WORDS = {int: "a whole number", float: "a number", str: "a text", dict: "a mapping", list: "a list"}
 
 
 def open_regular(path: str | os.PathLike, what: str, follow_links: bool = True) -> BinaryIO:
@@ -207,14 +206,15 @@ def require_modest(value: Any, where: str, most_bytes: int = 0) -> None:
 def misfit(value: Any, kind: Any, name: str) -> str:
     """Returns what is wrong with a nested value of that name, "" where nothing is. kind: a type, a list of the one kind
     that all of its entries have, a tuple of the kinds of a list's first entries, or the kinds of a mapping's entries by
-    name, as far as they are there, under `...` that of all others. A float is any finite number, a Real any."""
+    name, all of which must be there. A float is any finite number."""
     if isinstance(kind, (dict, list, tuple)):
         is_mapping = isinstance(kind, dict)
         if not isinstance(value, dict if is_mapping else list):
             return f"{name} is no {'mapping' if is_mapping else 'list'}"
         if is_mapping:
-            kinds = {key: kind.get(key, kind.get(...)) for key in value}
-            named = [(f"{name}.{key}", one, kinds[key]) for key, one in value.items() if kinds[key] is not None]
+            if lacks := sorted(kind.keys() - value.keys()):
+                return f"{name} lacks {', '.join(lacks)}"
+            named = [(f"{name}.{key}", value[key], part) for key, part in kind.items()]
         elif isinstance(kind, list):
             named = [(f"{name}[{place}]", one, kind[0]) for place, one in enumerate(value)]
         elif len(value) < len(kind):
