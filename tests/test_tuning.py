@@ -289,6 +289,13 @@ def test_bfloat16_must_be_faster_by_a_twentieth_or_have_been_picked_before(stand
         assert tuning.pick_dtype("auto", CPU, AUTO) == faster
         for name, dtype in tuning.PRECISIONS.items():
             assert tuning.pick_dtype("auto", CPU, AUTO, earlier=name) == dtype
+    for path in kernels.cache_folder().glob("*.json"):
+        path.unlink()
+    stand_in({"precision": 3})
+    assert tuning.pick_dtype("auto", CPU, AUTO, earlier="bfloat16") == torch.bfloat16, "although it is not tried now"
+    stand_in({"precision": "SIGILL"})
+    with pytest.warns(UserWarning, match="bfloat16 ends with an illegal instruction on this CPU: float32"):
+        assert tuning.pick_dtype("auto", CPU, AUTO, earlier="bfloat16") == torch.float32
 
 
 def test_all_ranks_have_the_precision_of_rank_0(stand_in: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ class PlayingNetworks:
         earlier = {} if start is None else start.run
         precision, epilogues = (earlier.get(name, {}).get(self.machine, "") for name in ("precision", "epilogues"))
         setup = cli.set_up(config, precision=precision)
-        self.device, self.dtype = setup.device, setup.dtype
+        self.settings, self.device, self.dtype = config.run, setup.device, setup.dtype
         self.compiled, self.epilogues = tuning.pick_compile(config.run.compile, self.device), config.run.epilogues
         if self.epilogues == "auto":
             self.epilogues = epilogues or "auto"
@@ -88,7 +88,7 @@ class PlayingNetworks:
     def state_dict(self) -> dict[str, dict[str, str]]:
         """Returns what a snapshot keeps: what was measured, by machine."""
         chosen = {"precision": str(self.dtype).removeprefix("torch."), "epilogues": self.epilogues}
-        return {name: {self.machine: choice} for name, choice in chosen.items()}
+        return {name: {self.machine: chosen[name]} for name in chosen if getattr(self.settings, name) == "auto"}
 
 
 class Run:

@@ -96,16 +96,18 @@ def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: s
     if torch.device(device).type == "cuda":
         is_there = name == "bfloat16" or torch.cuda.is_bf16_supported(including_emulation=False)
         return torch.bfloat16 if is_there else torch.float32
+    if name == "auto" and earlier == "float32":
+        return torch.float32
     answer = ask([_precision_question(config)])[0]
     if name == "bfloat16" and "fault" in answer:
         raise InputError(f"precision is bfloat16, which {answer['fault']} on this CPU; use auto or float32")
-    if name == "bfloat16":
+    if name == "bfloat16" or earlier and "fault" not in answer:
         return torch.bfloat16
     if what := answer.get("fault", answer.get("untried")):
         _warn_once(f"bfloat16 {what} on this CPU: float32")
         return torch.float32
     gain = _seconds_a_sample(*answer["float32"]) / _seconds_a_sample(*answer["bfloat16"])
-    return PRECISIONS[earlier or ("bfloat16" if gain >= 1 + GAIN else "float32")]
+    return PRECISIONS["bfloat16" if gain >= 1 + GAIN else "float32"]
 
 
 def _precision_question(config: Config) -> Question:
