@@ -60,7 +60,12 @@ MUTATIONS = [
     Mutation("kernels/cpu/tree.py", "leaves.result[k] if leaves.finished[k] else leaves", "leaves", "search_toys"),
     # Replay
     Mutation("replay/buffer.py", "(total**a - c**a)", "total**a", "replay"),
-    Mutation("replay/buffer.py", "torch.arange(self._stored - number, self._stored)", "torch.arange(number)", "replay"),
+    Mutation(
+        "replay/buffer.py",
+        "torch.arange(self._num_stored - number, self._num_stored)",
+        "torch.arange(number)",
+        "replay",
+    ),
     Mutation("replay/buffer.py", "append(numbers[~is_held])", "append(numbers)", "replay"),
 ]
 NAMES = [f"{mutation.path}:{1 + number}" for number, mutation in enumerate(MUTATIONS)]
