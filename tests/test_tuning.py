@@ -32,17 +32,17 @@ def device(overhead: float, each: float, asked: list[int] | None = None) -> Call
 def test_the_smallest_batch_near_the_best_is_taken() -> None:
     """A call costs as much as 100 positions, so 1,024 reach 91 % of the limit, 2,048 95 %, 4,096 98 %."""
     asked: list[int] = []
-    found = find(device(100e-7, 1e-7, asked), most=1 << 20, least=16)
+    found = find(device(100e-7, 1e-7, asked), limit=1 << 20, least=16)
     assert found.size == 2048 and asked == [16 << k for k in range(len(asked))]
     assert list(found.rates) == asked and asked[-1] == 8192  # two doublings without a gain of 5 %
 
 
 def test_the_limit_is_tried_and_kept() -> None:
     asked: list[int] = []
-    assert find(device(1e-3, 1e-7, asked), most=100, least=16).size == 100
+    assert find(device(1e-3, 1e-7, asked), limit=100, least=16).size == 100
     assert asked == [16, 32, 64, 100]
-    assert find(device(1e-3, 1e-7), most=5, least=16) == BatchChoice(5, {5: pytest.approx(5 / (1e-3 + 5e-7))}, 5)
-    assert find(device(1e-3, 1e-7), most=1).size == 1
+    assert find(device(1e-3, 1e-7), limit=5, least=16) == BatchChoice(5, {5: pytest.approx(5 / (1e-3 + 5e-7))}, 5)
+    assert find(device(1e-3, 1e-7), limit=1).size == 1
 
 
 def test_one_busy_moment_of_the_machine_does_not_end_it() -> None:
@@ -71,7 +71,7 @@ def test_full_memory_is_the_limit(error: RuntimeError) -> None:
         return whole(size)
 
     found = find(rate, 1 << 16, 16)
-    assert found.size == 256 and found.most == 511
+    assert found.size == 256 and found.limit == 511
     with pytest.raises(type(error), match="memory|ALLOC_FAILED"):
         find(rate, 1 << 16, 512)
 
@@ -124,7 +124,7 @@ def pretended_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int
 
 
 def test_threads(pretended_threads: dict[str, int]) -> None:
-    assert tuning.set_up_cpu(0) == threads.THREADS.most == 6
+    assert tuning.set_up_cpu(0) == threads.THREADS.largest == 6
     assert tuning.set_up_cpu(2) == 2
     with pytest.raises(InputError, match="threads is -1"):
         tuning.set_up_cpu(-1)
@@ -134,7 +134,7 @@ def test_a_second_start_does_not_begin_with_lowered_threads(pretended_threads: d
     tuning.set_up_cpu(0)
     rates_of(threads.THREADS, {1: 95, 2: 90, 3: 80, 6: 60}, 120)
     assert pretended_threads["now"] == 1
-    assert tuning.set_up_cpu(0) == threads.THREADS.most == 6
+    assert tuning.set_up_cpu(0) == threads.THREADS.largest == 6
 
 
 def rates_of(choice: threads.ThreadChoice, machine: Mapping[int, float], seconds: float) -> float:
@@ -183,7 +183,7 @@ def test_what_is_compared_has_one_number_of_threads() -> None:
     try:
         with kernels.plain():
             bench.open_device(argparse.Namespace(threads=0, device="cpu", size="9"))
-        assert threads.THREADS.most == 1
+        assert threads.THREADS.largest == 1
     finally:
         tuning.set_up_cpu(1)
         torch.set_num_threads(before)

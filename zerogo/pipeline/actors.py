@@ -320,14 +320,14 @@ def watch(directory: Path, overrides: Sequence[str] = ()) -> None:
         Actor(directory, overrides, signals, line).go()
 
 
-def split_result(result: SelfPlayResult, most: int) -> list[SelfPlayResult]:
+def split_result(result: SelfPlayResult, max_games: int) -> list[SelfPlayResult]:
     """Returns results of at most so many games, which together have what this one has: samples in each, and the sums
     in the first one. Lists of numbers are divided by place, samples and games for SGF by the games' numbers."""
     samples, count = result.all_samples(), len(result.lengths)
-    if count <= most:
+    if count <= max_games:
         return [result]
     numbers, pieces = samples.game.unique(), []
-    chunks = numbers.tensor_split(min(len(numbers), -(-count // most)))
+    chunks = numbers.tensor_split(min(len(numbers), -(-count // max_games)))
     for places, some in zip(torch.arange(count).tensor_split(len(chunks)), chunks, strict=True):
         games, piece = set(some.tolist()), SelfPlayResult() if pieces else replace(result)
         for name in (name for name, kind in GAMES.items() if isinstance(kind, list)):

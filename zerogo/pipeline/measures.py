@@ -115,17 +115,17 @@ class Matches:
         seed: int,
         device: torch.device,
         dtype: torch.dtype,
-        known: Sequence[str] = (),
+        earlier: Sequence[str] = (),
     ) -> None:
-        """Raises InputError for an opponent that there is not, before a run has spent its hours; known: which there
-        were before, and may come back."""
+        """Raises InputError for an opponent that does not exist, before a run has spent its hours. earlier: opponents
+        that the run has had, which may come back."""
         self.game, self.settings, self.seed, self.device, self.dtype = game, settings, seed, device, dtype
         self.sizes_of: dict[str, list[int]] = {}
         for spec in settings.opponents:
             try:
                 self.sizes_of[spec] = self._sizes_of(spec)
             except InputError:
-                if spec not in known:
+                if spec not in earlier:
                     raise
                 self.sizes_of[spec] = list(game.all_sizes)  # `play` says what is wrong
 

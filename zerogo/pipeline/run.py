@@ -109,8 +109,8 @@ class Run:
         self.device, self.dtype, self.revision = self.networks.device, self.networks.dtype, code_revision()
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
         # Raises InputError at once for an opponent that does not exist.
-        known = () if start is None else start.config.evaluation.opponents
-        self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype, known)
+        earlier = () if start is None else start.config.evaluation.opponents
+        self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype, earlier)
         self.config = config
         before = None if start is None else start.config
         self.config, why = slots.pick(config, before, self._evaluator, self.device)

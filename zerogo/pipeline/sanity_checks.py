@@ -213,11 +213,11 @@ def _tagged(numbers: Mapping[str, float]) -> dict[str, float]:
     return {f"sanity/{name}": number for name, number in numbers.items() if not math.isnan(number)}
 
 
-def _thinned(samples: Samples, most: int) -> Samples:
+def _thinned(samples: Samples, limit: int) -> Samples:
     """Returns at most so many samples, spread evenly over all."""
-    if len(samples) <= most:
+    if len(samples) <= limit:
         return samples
-    index = torch.arange(most) * len(samples) // most
+    index = torch.arange(limit) * len(samples) // limit
     return samples.map(lambda tensor: tensor[index])
 
 

@@ -297,23 +297,23 @@ class Replay:
         if self._files is not None:
             self._files.write(first, self.newest(self.total - first))
 
-    def _load(self, most: float) -> None:
-        """Loads the samples with numbers below `most`."""
+    def _load(self, limit: float) -> None:
+        """Loads the samples with numbers below `limit`."""
         assert self._files is not None
-        shards, end = self._files.usable(most)
-        total = int(min(max((shard.end for shard in shards), default=0), most))
+        shards, end = self._files.usable(limit)
+        total = int(min(max((shard.end for shard in shards), default=0), limit))
         needed = [shard for shard in shards if shard.end > total - self.settings.capacity]
         loaded = [self._load_one(shard, total) for shard in needed]
         # Unwritten samples must be in memory: not so after damage, or where the capacity was lowered.
         self._num_in_shards = max(end, total - len(self)) if not loaded or loaded[-1] else total
         self.total = total
         self._num_missing = max(0, total - needed[0].first - self._num_stored) if needed else 0
-        if total < most < math.inf:
-            _log.warning("%d samples that the run knows are missing in %s", most - total, self._files.directory)
-            self.total = self._num_in_shards = int(most)
-            self._num_missing += int(most) - total
+        if total < limit < math.inf:
+            _log.warning("%d samples that the run knows are missing in %s", limit - total, self._files.directory)
+            self.total = self._num_in_shards = int(limit)
+            self._num_missing += int(limit) - total
 
-    def _load_one(self, shard: Shard, most: int) -> bool:
+    def _load_one(self, shard: Shard, limit: int) -> bool:
         """Puts one file's samples below a number into the ring; returns False, with a warning, where it can't be
         read."""
         try:
@@ -326,7 +326,7 @@ class Replay:
         if samples.board_size != self.board_size:
             sides = f"of side {samples.board_size}; this run's have side {self.board_size}"
             raise InputError(f"replay shard {shard.path} holds samples {sides}")
-        self._count_all(samples.records()[: most - shard.first])
+        self._count_all(samples.records()[: limit - shard.first])
         return True
 
     def _count_all(self, records: Tensor) -> None:

@@ -114,10 +114,10 @@ class StoredState(board.State):
     found when it is first asked for: strings in atari and hashes took most of a batch's time, and zero17 never asks."""
 
     @classmethod
-    def of(cls, known: dict[str, Any]) -> StoredState:
+    def of(cls, tensors: dict[str, Any]) -> StoredState:
         """Returns games of which some fields are known, by name: at least those that samples hold."""
         state = object.__new__(cls)
-        vars(state).update(known)
+        vars(state).update(tensors)
         return state
 
     def select(self, index: Tensor) -> StoredState:

@@ -161,12 +161,12 @@ class ShardFolder:
         self._edges = deque([0], maxlen=SNAPSHOTS)  # before which samples no window needs, at the last snapshots
         self._obsolete: set[Path] = set()
 
-    def usable(self, most: float) -> tuple[list[Shard], int]:
-        """Returns the files that hold samples with numbers below `most`, in their order, and the number behind the last
-        one that holds none above; the others are obsolete."""
-        end = max((shard.end for shard in self._shards if shard.end <= most), default=0)
-        self._obsolete = {shard.path for shard in self._shards if shard.end > most}
-        return [shard for shard in self._shards if shard.first < most], end
+    def usable(self, limit: float) -> tuple[list[Shard], int]:
+        """Returns the files that hold samples with numbers below `limit`, in their order, and the number behind the
+        last one that holds none above; the others are obsolete."""
+        end = max((shard.end for shard in self._shards if shard.end <= limit), default=0)
+        self._obsolete = {shard.path for shard in self._shards if shard.end > limit}
+        return [shard for shard in self._shards if shard.first < limit], end
 
     def write(self, first: int, samples: Samples) -> None:
         """Writes a finished shard in the writer's thread, where all older ones are written before it."""

@@ -78,19 +78,19 @@ class Telemetry(contextlib.AbstractContextManager):
         paths = [self.path, *self.directory.glob(EVENTS.format("*"))]
         return {path.name: path.stat().st_size for path in paths}
 
-    def trim(self, most: int) -> None:
+    def trim(self, max_bytes: int) -> None:
         """Drops the oldest half of the lines and the oldest event files where the logs have more bytes than that; 0 is
         no limit. An event file is closed when it has an eighth of them."""
-        if most and self._events and os.fstat(self._events.handle).st_size > most // 8:
+        if max_bytes and self._events and os.fstat(self._events.handle).st_size > max_bytes // 8:
             os.fsync(self._events.handle)
             self._events.close()
             self._events = self._resume_step = None
         sizes = {path: path.stat().st_size for path in sorted(self.directory.glob(EVENTS.format("*")))}
         for path in list(sizes)[:-1]:
-            if most and sum(sizes.values()) > most // 2:
+            if max_bytes and sum(sizes.values()) > max_bytes // 2:
                 path.unlink()
                 del sizes[path]
-        if most and os.fstat(self._lines.handle).st_size > most // 2:
+        if max_bytes and os.fstat(self._lines.handle).st_size > max_bytes // 2:
             lines = self.path.read_bytes().splitlines(keepends=True)
             self._call(write_atomically, self.path, lambda file: file.writelines(lines[len(lines) // 2 :]))
             self._lines.close()

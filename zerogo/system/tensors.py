@@ -36,9 +36,9 @@ class TensorFields:
         return self.map(lambda _: next(others))
 
     @classmethod
-    def cat(cls, parts: Sequence[Self]) -> Self:
+    def cat(cls, batches: Sequence[Self]) -> Self:
         """Returns the batches joined along dimension 0; fields that are no tensors are those of the first part."""
-        return parts[0].with_tensors(map(torch.cat, zip(*(part.tensors() for part in parts), strict=True)))
+        return batches[0].with_tensors(map(torch.cat, zip(*(part.tensors() for part in batches), strict=True)))
 
 
 def state_of(value: Any) -> Any:

@@ -23,11 +23,11 @@ LONGEST_SECONDS = 0.2  # of one call: beside it the micro- or milliseconds betwe
 @dataclass(frozen=True)
 class BatchChoice:
     """A batch that was chosen. size: positions. rates: positions a second by size, rising, of all that were tried.
-    most: the limit."""
+    limit: the largest that may be chosen."""
 
     size: int
     rates: dict[int, float]
-    most: int
+    limit: int
 
     def why(self, what: str = "evaluations/s in batches") -> str:
         """Returns for a person what the batch brings, and what the next smaller and larger one would."""
@@ -36,23 +36,23 @@ class BatchChoice:
         for other in sizes[max(0, place - 1) : place] + sizes[place + 1 : place + 2]:
             change = round(100 * (self.rates[other] / self.rates[self.size] - 1))
             words.append(f"{abs(change)} % {'more' if change >= 0 else 'less'} in those of {other:,}")
-        if self.size == self.most:
+        if self.size == self.limit:
             words.append("the largest that fits or helps")
         return ", ".join(words)
 
 
 def find(
-    rate: Callable[[int], float], most: int, least: int = 1, patience: int = PATIENCE, longest: float = LONGEST_SECONDS
+    rate: Callable[[int], float], limit: int, least: int = 1, patience: int = PATIENCE, longest: float = LONGEST_SECONDS
 ) -> BatchChoice:
     """Returns the smallest batch that is within `GAIN` of the fastest one.
 
-    rate: positions a second in batches of a size. It is asked for `least` and its doubles, and for `most` at last,
+    rate: positions a second in batches of a size. It is asked for `least` and its doubles, and for `limit` at last,
     until as many doublings as `patience` brought nothing more, a batch took longer than `longest` seconds, or the
     device's memory is full."""
-    assert 1 <= most and 1 <= least, f"from {least} to {most} positions"
+    assert 1 <= limit and 1 <= least, f"from {least} to {limit} positions"
     rates: dict[int, float] = {}
-    size = min(least, most)
-    while size <= most and not _is_flat(list(rates.values()), patience):
+    size = min(least, limit)
+    while size <= limit and not _is_flat(list(rates.values()), patience):
         try:
             rates[size] = rate(size)
         except RuntimeError as error:
@@ -60,13 +60,13 @@ def find(
             is_full = isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in NO_MEMORY)
             if not rates or not is_full:
                 raise
-            most = size - 1
+            limit = size - 1
             break
         if size / rates[size] > longest:
             break
-        size = most if size < most < 2 * size else 2 * size
+        size = limit if size < limit < 2 * size else 2 * size
     best = max(rates.values())
-    return BatchChoice(min(size for size, reached in rates.items() if reached >= (1 - GAIN) * best), rates, most)
+    return BatchChoice(min(size for size, reached in rates.items() if reached >= (1 - GAIN) * best), rates, limit)
 
 
 def _is_flat(rates: list[float], patience: int) -> bool:

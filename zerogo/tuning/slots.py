@@ -113,7 +113,7 @@ def _random_positions(game: GameConfig, device: torch.device) -> board.State:
     return states
 
 
-def _find_batch(evaluator: Evaluator, states: board.State, most: int, has_graph: bool) -> tuning.BatchChoice:
+def _find_batch(evaluator: Evaluator, states: board.State, limit: int, has_graph: bool) -> tuning.BatchChoice:
     """Returns the batch that keeps the device busy, as a CUDA graph if a search does so and that is faster."""
     device = states.device
     legal = board.legal_actions(states)
@@ -126,7 +126,7 @@ def _find_batch(evaluator: Evaluator, states: board.State, most: int, has_graph:
 
         return tuning.speed(lambda: evaluator(some, legal=moves, key=key), size, device, is_replayed)
 
-    return tuning.find(rate, most, FEWEST)
+    return tuning.find(rate, limit, FEWEST)
 
 
 def _games_in_memory(alone: SelfPlay, matches: EvaluationConfig | None = None) -> int:

@@ -19,13 +19,13 @@ class ThreadChoice:
 
     The threads of one operation wait for each other. Where other processes run, one of them comes late nearly always,
     and all together do less than one alone; on a quiet machine each is a gain. So half or double the number is tried
-    now and then, and at once when the work gets slower. most: the largest number, which is also the first."""
+    now and then, and at once when the work gets slower. largest: the largest number, which is also the first."""
 
     TRIAL, FIRST_WAIT, LONGEST_WAIT = 0.5, 2.0, 60.0  # seconds of work at one number, and between two trials
     GAIN, LOSS = 1.05, 0.8  # rates by which another number is taken, or a slower machine is noticed
 
-    def __init__(self, most: int) -> None:
-        self.most = self.now = most
+    def __init__(self, largest: int) -> None:
+        self.largest = self.now = largest
         self._work = self._seconds = self._since_trial = 0.0
         self._rate: float | None = None  # work a second at the number in use
         self._before: int | None = None  # that number, while another one is tried
@@ -34,7 +34,7 @@ class ThreadChoice:
     def note(self, work: float, seconds: float) -> None:
         """Counts a piece of work, in any unit that is always the same, and changes the number when it is time to."""
         self._work, self._seconds = self._work + work, self._seconds + seconds
-        if self.most == 1 or self._seconds < self.TRIAL:
+        if self.largest == 1 or self._seconds < self.TRIAL:
             return
         rate, earlier = self._work / self._seconds, self._rate
         self._since_trial += self._seconds
@@ -48,7 +48,7 @@ class ThreadChoice:
 
     def _try_another(self) -> None:
         """Begins a trial of half and of double the number (at most the largest) in turn."""
-        others = sorted({max(1, self.now // 2), min(2 * self.now, self.most)} - {self.now})
+        others = sorted({max(1, self.now // 2), min(2 * self.now, self.largest)} - {self.now})
         self._before, self._trials = self.now, self._trials + 1
         self._use(others[self._trials % len(others)])
 
