@@ -357,8 +357,10 @@ class Replay:
         self._generator.set_state(state["generator"].cpu())
         self._validation_generator.set_state(state["validation_generator"].cpu())
         if "policies" in state:
-            age, policy, value, when = (state["policies"][name] for name in ("age", "policy", "root_value", "time"))
-            is_there = age <= len(self)  # 1 is the newest sample
+            policy, value, when = (state["policies"][name] for name in ("policy", "root_value", "time"))
+            # 1 is the newest sample; without ages, as in earlier snapshots, the policies are those of all samples.
+            age = state["policies"].get("age", torch.arange(len(when), 0, -1))
+            is_there = age <= len(self)
             slots = (self._num_stored - age[is_there]) % self.settings.capacity
             self.update_policies(slots, policy[is_there], value[is_there])
             when = when[-len(self) :]
