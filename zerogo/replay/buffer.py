@@ -343,8 +343,9 @@ class Replay:
         state["validation_generator"] = self._validation_generator.get_state()
         if self._files is not None:
             state["pending"] = self._records(self._newest(self.total - self._num_in_shards)).cpu()
-        slots = self._newest(len(self))
-        if len(places := self._columns["is_reanalysed"][slots].nonzero().squeeze(1)):
+        is_new = self._columns["is_reanalysed"]
+        slots = self._newest(len(self) if bool(is_new.any()) else 0)  # which is slow for millions of samples
+        if len(places := is_new[slots].nonzero().squeeze(1)):
             state["policies"] = {name: self._column(name, slots[places]) for name in ("policy", "root_value")}
             state["policies"] |= {"time": self._columns["policy_time"][slots], "age": len(self) - places}
         return state
