@@ -91,11 +91,11 @@ def test_a_gate_has_the_player_met_and_goes_by_that_match(saved: Path, tmp_path:
     assert found[0].startswith("  warning: no match against renamed@7: ") and found[1] == {}
     cases = {(0.55, 0.55): [7, 9], (0.55, 0.54): [7], (0.0, 0.9): [7]}
     for (least, rate), players in cases.items():
-        assert rating.judge([7], 9, {rating.OF_GATE: rate}, least, str) == players
-    assert rating.judge([7], 9, {}, 0.5, (said := []).append) == [7, 9] and said == [
+        assert rating.apply_gate([7], 9, {rating.OF_GATE: rate}, least, str) == players
+    assert rating.apply_gate([7], 9, {}, 0.5, (said := []).append) == [7, 9] and said == [
         "step 9 plays self-play from now on"
     ]
-    assert rating.judge([7], 9, None, 0.5, str) == rating.judge([7], 7, {}, 0.5, str) == [7]
+    assert rating.apply_gate([7], 9, None, 0.5, str) == rating.apply_gate([7], 7, {}, 0.5, str) == [7]
 
 
 class Telling(Matches):

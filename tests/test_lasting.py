@@ -488,7 +488,7 @@ def test_what_stays_of_checkpoints_games_and_logs(tmp_path: Path) -> None:
     assert len(list((folder / "games").iterdir())) == 5
     fewer = tiny.config(f"run.directory={tmp_path}", "run.name=tiny", "pipeline.keep_games=3", "pipeline.logs_mb=1e-6")
     shutil.copytree(folder / "games", folder / "matches", dirs_exist_ok=True)  # of which as many are kept
-    games, logs = limits.beyond(fewer)
+    games, logs = limits.warnings_of_removals(fewer)
     assert "the oldest 4 games" in games and "keep_games is 3" in games and "logs_mb is 1e-06" in logs
     with Telemetry(tmp_path / "logs") as telemetry:
         for step in range(100):

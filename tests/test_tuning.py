@@ -13,7 +13,7 @@ import torch
 
 from zerogo import bench, kernels, tuning
 from zerogo.errors import InputError
-from zerogo.tuning import BatchChoice, batches, find, questions, speed, threads
+from zerogo.tuning import BatchChoice, batches, find_batch, questions, speed, threads
 
 CPU = torch.device("cpu")
 
@@ -32,28 +32,28 @@ def device(overhead: float, each: float, asked: list[int] | None = None) -> Call
 def test_the_smallest_batch_near_the_best_is_taken() -> None:
     """A call costs as much as 100 positions, so 1,024 reach 91 % of the limit, 2,048 95 %, 4,096 98 %."""
     asked: list[int] = []
-    found = find(device(100e-7, 1e-7, asked), limit=1 << 20, least=16)
+    found = find_batch(device(100e-7, 1e-7, asked), limit=1 << 20, least=16)
     assert found.size == 2048 and asked == [16 << k for k in range(len(asked))]
     assert list(found.rates) == asked and asked[-1] == 8192  # two doublings without a gain of 5 %
 
 
 def test_the_limit_is_tried_and_kept() -> None:
     asked: list[int] = []
-    assert find(device(1e-3, 1e-7, asked), limit=100, least=16).size == 100
+    assert find_batch(device(1e-3, 1e-7, asked), limit=100, least=16).size == 100
     assert asked == [16, 32, 64, 100]
-    assert find(device(1e-3, 1e-7), limit=5, least=16) == BatchChoice(5, {5: pytest.approx(5 / (1e-3 + 5e-7))}, 5)
-    assert find(device(1e-3, 1e-7), limit=1).size == 1
+    assert find_batch(device(1e-3, 1e-7), limit=5, least=16) == BatchChoice(5, {5: pytest.approx(5 / (1e-3 + 5e-7))}, 5)
+    assert find_batch(device(1e-3, 1e-7), limit=1).size == 1
 
 
 def test_one_busy_moment_of_the_machine_does_not_end_it() -> None:
     quiet = device(100e-7, 1e-7)
-    assert find(lambda size: quiet(size) * (0.3 if size == 64 else 1.0), 1 << 20, 16).size == 2048
+    assert find_batch(lambda size: quiet(size) * (0.3 if size == 64 else 1.0), 1 << 20, 16).size == 2048
 
 
 def test_calls_that_last_are_large_enough() -> None:
     """Nothing is asked for beyond a call of 0.2 seconds."""
     asked: list[int] = []
-    found = find(device(0.05, 1e-3, asked), 1 << 20, 16)
+    found = find_batch(device(0.05, 1e-3, asked), 1 << 20, 16)
     assert asked == [16, 32, 64, 128, 256] and found.size == 256
 
 
@@ -70,10 +70,10 @@ def test_full_memory_is_the_limit(error: RuntimeError) -> None:
             raise error
         return whole(size)
 
-    found = find(rate, 1 << 16, 16)
+    found = find_batch(rate, 1 << 16, 16)
     assert found.size == 256 and found.limit == 511
     with pytest.raises(type(error), match="memory|ALLOC_FAILED"):
-        find(rate, 1 << 16, 512)
+        find_batch(rate, 1 << 16, 512)
 
 
 def test_it_says_why() -> None:

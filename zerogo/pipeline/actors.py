@@ -426,7 +426,7 @@ class Actor:
         if not config.replay.external:
             what = f"the run {self.directory} does not accept games of actors"
             raise InputError(f"{what}; resume it with replay.external=true")
-        player = rating.player(self.directory, newest.counters.get("players", []), self.signals.log) or newest
+        player = rating.load_player(self.directory, newest.counters.get("players", []), self.signals.log) or newest
         self.config, self.step, of = config, player.step, (run, config.game, config.search, config.selfplay)
         if of != self._of:
             self._write()

@@ -189,28 +189,28 @@ def _size(size: float) -> str:
     return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.2g} MB" if size < 1e7 else f"{size / 1e6:.0f} MB"
 
 
-def beyond(config: Config) -> Iterator[str]:
+def warnings_of_removals(config: Config) -> Iterator[str]:
     """Yields what of a run's files goes at its next checkpoint, as of one that was begun under wider limits."""
     settings, folder = config.pipeline, config.run.folder
-    if old := games_beyond(folder, settings.keep_games):
+    if old := old_games(folder, settings.keep_games):
         yield f"warning: the oldest {len(old):,} games will be removed; pipeline.keep_games is {settings.keep_games:,}"
     if 0 < 1e6 * settings.logs_mb < sum(path.stat().st_size for path in folder.glob("logs/*")):
         yield f"warning: the oldest half of the logs will be removed; pipeline.logs_mb is {settings.logs_mb:g}"
 
 
-def tidy(config: Config, newest: Path, saved: list[int], players: list[int], measured: Path | None) -> None:
+def remove_old_files(config: Config, newest: Path, saved: list[int], players: list[int], measured: Path | None) -> None:
     """Removes of a run's checkpoints and games what the settings have no room for. newest: the checkpoint just written.
     saved, players: the steps of all that ever were, and of those that have played. measured: which matches need."""
     settings, every, run = config.pipeline, config.pipeline.keep_every, config.run.folder
-    steps = rating.best(run, config.game.size) + (saved[every - 1 :: every] if every else [])
+    steps = rating.best_steps(run, config.game.size) + (saved[every - 1 :: every] if every else [])
     steps += players[-2:]  # the older snapshot may name the last but one, as each change makes a snapshot
     needed = {measured, *(checkpoint.path_of(run, step) for step in steps)}
     checkpoint.prune(run, settings.keep_checkpoints, newest, needed)
-    for old in games_beyond(run, settings.keep_games):
+    for old in old_games(run, settings.keep_games):
         old.unlink(missing_ok=True)
 
 
-def games_beyond(run: Path, keep: int) -> list[Path]:
+def old_games(run: Path, keep: int) -> list[Path]:
     """Returns all but the newest SGF games of a run, by their numbers, and of its matches; keep: how many of each, 0 is
     all."""
     played = sorted(run.glob("matches/*.sgf"), key=lambda path: path.stat().st_mtime)

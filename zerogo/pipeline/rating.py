@@ -90,7 +90,7 @@ def _standing(
             yield f"  {where}{sentence} ({games} games against it)", {f"{area}/sprt_llr": sprt.llr}
 
 
-def judge(
+def apply_gate(
     players: list[int], step: int, shown: dict[str, float] | None, least: float, note: Callable[[str], None]
 ) -> list[int]:
     """Returns the steps that have played, now that the matches of a step have shown these numbers, None where there are
@@ -101,7 +101,7 @@ def judge(
     return [*players, step]
 
 
-def player(folder: Path, players: list[int], note: Callable[[str], None]) -> Checkpoint | None:
+def load_player(folder: Path, players: list[int], note: Callable[[str], None]) -> Checkpoint | None:
     """Returns the checkpoint of the last of these steps of a run, on all ranks; None, for the newest weights, where
     there are none, or it does not load, which is said: then the steps go from the list, too."""
     if not players:
@@ -119,7 +119,7 @@ def _step(path: Path) -> int:
     return int(checkpoint.NAME.fullmatch(path.name)[1])
 
 
-def best(folder: Path, size: int) -> list[int]:
+def best_steps(folder: Path, size: int) -> list[int]:
     """Returns the step of the run's checkpoint that is rated highest on a board, none before any match there."""
     met, steps = pool.read(folder / pool.FILE), {str(_step(file)) for file in checkpoint.paths(folder)}
     names = [meeting.player for meeting in met if meeting.player.rpartition("@")[2] in steps]

@@ -183,7 +183,7 @@ class Run:
     def _player(self) -> tuple[Evaluator, int]:
         """Returns the evaluator of self-play and the training step of its weights, the newest ones or those that the
         gate has let play."""
-        player = rating.player(self.directory, self.state.players, self.signals.log)
+        player = rating.load_player(self.directory, self.state.players, self.signals.log)
         return self._evaluator(player=player), player.step if player else self.trainer.steps
 
     def _go_on_from(self, start: Checkpoint) -> None:
@@ -217,7 +217,7 @@ class Run:
                 numbers = distributed.local_shard(torch.arange(first, max(first, number))).tolist()
                 start = (numbers or [first])[0]
                 games = random_games(self.config.game, len(numbers), settings.seed, start, self.device)
-            self._add_to_replay(snapshots.together(distributed.all_gather_object(games)).all_samples())
+            self._add_to_replay(snapshots.join_results(distributed.all_gather_object(games)).all_samples())
         self._learn()
         self.iteration, self.selfplay = Iteration(), self._new_selfplay(max(number, self.replay.last_game + 1))
 
@@ -337,7 +337,7 @@ class Run:
         if self.inbox:
             self.inbox.fill(collected, self.selfplay, self.trainer.steps, until, self._show, self._handle_requests)
         self._write_games()
-        collected = self.iteration.collected = snapshots.together(distributed.all_gather_object(collected))
+        collected = self.iteration.collected = snapshots.join_results(distributed.all_gather_object(collected))
         samples, figures = collected.all_samples(), {}
         if samples is not None:  # wrong samples are neither kept nor learned from
             figures = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
@@ -467,9 +467,11 @@ class Run:
         the network that plays from now on."""
         shown, of_gate = self.background_matches.poll_results(wait), (self.config.evaluation.gate, self._line.note)
         judged = self.state.players, self.background_matches.step, shown, *of_gate
-        if (players := distributed.broadcast_from_rank0(rating.judge, *judged)) != self.state.players:
+        if (players := distributed.broadcast_from_rank0(rating.apply_gate, *judged)) != self.state.players:
             self.state.players = players
-            self.signals.snapshot_requested = True  # else a snapshot could name a removed file, see `tidy`
+            self.signals.snapshot_requested = (
+                True  # else a snapshot could name a removed file, see `limits.remove_old_files`
+            )
             self.selfplay.set_network(*self._player())
             if self.inbox:
                 self._save()
@@ -526,6 +528,6 @@ class Run:
         path = checkpoints.path_of(self.directory, self.trainer.steps)
         self.signals.retry_io(checkpoints.save, path, replace(self._checkpoint(), run={}))
         kept = self.state.saved, self.state.players, self.background_matches.path
-        self.signals.retry_io(limits.tidy, self.config, path, *kept)
+        self.signals.retry_io(limits.remove_old_files, self.config, path, *kept)
         self.signals.retry_io(self.telemetry.trim, int(self.config.pipeline.logs_mb * 1e6))
         return path

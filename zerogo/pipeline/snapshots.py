@@ -147,7 +147,7 @@ def changes(old: Config, new: Config) -> list[str]:
     return [f"{s}.{k} is {now[s][k]}; it was {before[s][k]}" for s, k in keys if now[s][k] != before[s][k]]
 
 
-def together(results: list[SelfPlayResult]) -> SelfPlayResult:
+def join_results(results: list[SelfPlayResult]) -> SelfPlayResult:
     """Returns the ranks' results joined, samples in the order of their games' numbers."""
     if len(results) == 1:
         return results[0]

@@ -55,7 +55,7 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
             what = f"none of the {len(files)} snapshots and checkpoints in {directory} can be resumed from"
             raise InputError(f"{what}; move them away to start anew")
         said = [f"{directory} {distributed.run_and_sync_errors(_planned, config)}"]
-        said += limits.beyond(config)
+        said += limits.warnings_of_removals(config)
         if warning := too_many_considered(config.search, config.selfplay):
             said.append(f"warning: {warning}")
         _go(config, directory, start, signals, said)

@@ -226,7 +226,7 @@ def autotune_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
         known = {"legal": board.legal_actions(states), "key": keys}
         return tuning.speed(lambda: evaluate(states, **known), size, device)
 
-    found = tuning.find(rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
+    found = tuning.find_batch(rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
     fitting = dataclasses.replace(analyst, search=analyst.search_with(leaves=found.size))
     return fitting, f"{found.size} leaves of the tree in a step: {found.why()}"
 

@@ -18,11 +18,11 @@ from zerogo import kernels
 from zerogo.config import Config
 from zerogo.errors import InputError, quote
 from zerogo.system import distributed
-from zerogo.tuning.batches import GAIN, BatchChoice, find, speed
+from zerogo.tuning.batches import GAIN, BatchChoice, find_batch, speed
 from zerogo.tuning.questions import Question, ask, cpu_facts, gpu_facts
 from zerogo.tuning.threads import num_processes, set_up_cpu
 
-__all__ = ["BatchChoice", "find", "num_processes", "set_up_cpu", "speed"]  # and what stands here
+__all__ = ["BatchChoice", "find_batch", "num_processes", "set_up_cpu", "speed"]  # and what stands here
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CPU_SIZE = 9  # of the boards that the CPU's kernels are tried on: they are compiled for all sizes at once
 EVALUATIONS_A_SAMPLE = 4  # at the least, in self-play

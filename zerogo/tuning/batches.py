@@ -41,7 +41,7 @@ class BatchChoice:
         return ", ".join(words)
 
 
-def find(
+def find_batch(
     rate: Callable[[int], float], limit: int, least: int = 1, patience: int = PATIENCE, longest: float = LONGEST_SECONDS
 ) -> BatchChoice:
     """Returns the smallest batch that is within `GAIN` of the fastest one.

@@ -61,9 +61,9 @@ def fit_to_device(
         several = leaves or min(most_leaves, max(1, size // many))
         return replace(search, leaves=several), replace(settings, slots=many)
 
-    evaluated = _find_batch(turned, _random_positions(game, device), limit, search.cuda_graph)
+    evaluated = _time_evaluations(turned, _random_positions(game, device), limit, search.cuda_graph)
     least, longest = max(1, evaluated.size // 2), LONGEST_MOVE / fewest
-    whole = tuning.find(
+    whole = tuning.find_batch(
         lambda size: measure_moves(game, *sections(size), evaluator, device), limit, least, patience=1, longest=longest
     )
     search, settings = sections(whole.size)
@@ -113,7 +113,7 @@ def _random_positions(game: GameConfig, device: torch.device) -> board.State:
     return states
 
 
-def _find_batch(evaluator: Evaluator, states: board.State, limit: int, has_graph: bool) -> tuning.BatchChoice:
+def _time_evaluations(evaluator: Evaluator, states: board.State, limit: int, has_graph: bool) -> tuning.BatchChoice:
     """Returns the batch that keeps the device busy, as a CUDA graph if a search does so and that is faster."""
     device = states.device
     legal = board.legal_actions(states)
@@ -126,7 +126,7 @@ def _find_batch(evaluator: Evaluator, states: board.State, limit: int, has_graph
 
         return tuning.speed(lambda: evaluator(some, legal=moves, key=key), size, device, is_replayed)
 
-    return tuning.find(rate, limit, FEWEST)
+    return tuning.find_batch(rate, limit, FEWEST)
 
 
 def _games_in_memory(alone: SelfPlay, matches: EvaluationConfig | None = None) -> int:
