@@ -166,27 +166,16 @@ def test_threads_by_what_the_machine_gives(most: int, quiet: dict, busy: dict, m
     assert used and set(used) <= quiet.keys()
 
 
-def test_a_number_of_threads_that_was_asked_for_stays(monkeypatch) -> None:
-    before = torch.get_num_threads()
-    try:
-        tuning.set_up_cpu(2)
-        rates_of(threads.THREADS, {1: 100, 2: 100}, 10)
-        assert torch.get_num_threads() == 2
-    finally:
-        tuning.set_up_cpu(1)
-        torch.set_num_threads(before)
+def test_a_number_of_threads_that_was_asked_for_stays(pretended_threads: dict[str, int]) -> None:
+    tuning.set_up_cpu(2)
+    rates_of(threads.THREADS, {1: 100, 2: 100}, 10)
+    assert pretended_threads["now"] == 2
 
 
-def test_what_is_compared_has_one_number_of_threads() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with kernels.plain():
-            bench.open_device(argparse.Namespace(threads=0, device="cpu", size="9"))
-        assert threads.THREADS.largest == 1
-    finally:
-        tuning.set_up_cpu(1)
-        torch.set_num_threads(before)
+def test_what_is_compared_has_one_number_of_threads(pretended_threads: dict[str, int]) -> None:
+    with kernels.plain():
+        bench.open_device(argparse.Namespace(threads=0, device="cpu", size="9"))
+    assert pretended_threads["now"] == 6 and threads.THREADS.largest == 1
 
 
 def test_pick_compile(monkeypatch) -> None:
