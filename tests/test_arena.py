@@ -18,10 +18,10 @@ from matches import Always, Drawing, First, config, dies, moves_of, plain, same,
 from sgfmill.sgf import Sgf_game
 
 from zerogo import arena, board, scoring
-from zerogo.arena import MatchResult, elo, evaluate, play_match
+from zerogo.arena import MatchHooks, MatchResult, MatchSettings, elo, evaluate, play_match
 from zerogo.arena.journal import GAMES_FILE, Journal, game_file, record_of
 from zerogo.arena.match import MatchGames
-from zerogo.arena.report import histogram_svg, write_report
+from zerogo.arena.report import bin_scores, write_report
 from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, rate, told_score
 from zerogo.errors import InputError
 from zerogo.rules import Rules
@@ -42,7 +42,7 @@ def replayed(result: MatchResult, game: int, move_cap: int) -> board.State:
 
 
 def test_every_game_replays_to_its_result() -> None:
-    result = play_match(Drawing("a"), RandomPlayer(), Rules(size=4, komi=3.5), 24, seed=3)
+    result = play_match(Drawing("a"), RandomPlayer(), MatchSettings(Rules(size=4, komi=3.5), 24, seed=3))
     for number, game in enumerate(result.games):
         end = replayed(result, number, move_cap=32)
         assert game.number == number and np.array_equal(end.stones[0].numpy(), game.stones)
@@ -53,47 +53,49 @@ def test_every_game_replays_to_its_result() -> None:
 
 def test_colours_are_paired_and_players_are_asked_only_for_their_games() -> None:
     first, second = First("a"), First("b")
-    result = play_match(first, second, SMALL, 6, seed=1)
+    result = play_match(first, second, MatchSettings(SMALL, 6, seed=1))
     assert [game.a_is_black for game in result.games] == [True, False] * 3
     for player, parity in ((first, 0), (second, 1)):
         for games, colours in player.asked:
             for game, colour in zip(games, colours, strict=True):
                 assert (colour == board.BLACK) == (game % 2 == parity)
-    assert all(game.a_is_black for game in play_match(first, second, SMALL, 3, 1, colours="a_black").games)
+    assert all(
+        game.a_is_black for game in play_match(first, second, MatchSettings(SMALL, 3, 1, colours="a_black")).games
+    )
 
 
 def test_openings_are_shared_by_a_pair_and_differ_between_pairs() -> None:
-    result = play_match(Drawing("a"), Drawing("b"), Rules(size=5), 40, seed=1, opening_plies=6)
+    result = play_match(Drawing("a"), Drawing("b"), MatchSettings(Rules(size=5), 40, seed=1, opening_plies=6))
     openings, moves = moves_of(result, 6), moves_of(result)
     assert np.array_equal(openings[0::2], openings[1::2])
     assert len(np.unique(openings[0::2], axis=0)) == 20
     assert not np.array_equal(moves[0::2], moves[1::2])
-    other = play_match(Drawing("a"), Drawing("b"), Rules(size=5), 40, seed=2, opening_plies=6)
+    other = play_match(Drawing("a"), Drawing("b"), MatchSettings(Rules(size=5), 40, seed=2, opening_plies=6))
     assert not np.array_equal(moves_of(other, 6), openings)
 
 
 def test_the_move_cap_ends_games_as_they_stand() -> None:
-    result = play_match(First(leave=0), First(leave=0), Rules(size=5), 2, seed=1, move_cap=7)
+    result = play_match(First(leave=0), First(leave=0), MatchSettings(Rules(size=5), 2, seed=1, move_cap=7))
     assert (result.lengths == 7).all() and result.num_capped == 2
-    assert play_match(Drawing(), Drawing(), SMALL, 20, seed=1).lengths.max() <= 18
+    assert play_match(Drawing(), Drawing(), MatchSettings(SMALL, 20, seed=1)).lengths.max() <= 18
 
 
 def test_territory_scoring() -> None:
     rules = Rules(size=3, komi=0.5, scoring="territory")
-    result = play_match(First(leave=3), Always(), rules, 2, seed=1, colours="a_black")
+    result = play_match(First(leave=3), Always(), MatchSettings(rules, 2, seed=1, colours="a_black"))
     end = replayed(result, 0, move_cap=18)
     assert result.games[0].score_black == scoring.final_score_black(end).item() and result.whole_board_black == 1.0
 
 
 def test_an_illegal_move_is_caught() -> None:
     with pytest.raises(ValueError, match="passer played the illegal action 0 in game 2"):
-        play_match(First(), Always(0), SMALL, 2, seed=1, first_game=1)
+        play_match(First(), Always(0), MatchSettings(SMALL, 2, seed=1, first_game=1))
 
 
 @pytest.mark.parametrize("options", [{"colours": "white"}, {"num_games": 0}, {"opening_plies": -1}, {"move_cap": 0}])
 def test_bad_options_are_refused(options: dict) -> None:
     with pytest.raises(InputError, match="match: "):
-        play_match(First(), First(), SMALL, options.pop("num_games", 2), 1, **options)
+        play_match(First(), First(), MatchSettings(SMALL, options.pop("num_games", 2), 1, **options))
 
 
 def test_counts() -> None:
@@ -174,7 +176,7 @@ def test_a_match_makes_progress_however_often_it_is_interrupted(tmp_path: Path, 
 def test_moves_that_were_kept_and_are_illegal_are_refused() -> None:
     for begun, words in (({1: [4, 4]}, "a saved move of ply 1 is illegal"), ({0: [10]}, "of ply 0 is illegal")):
         with pytest.raises(InputError, match=words):
-            play_match(First(), First(), SMALL, 2, 1, begun=begun)
+            play_match(First(), First(), MatchSettings(SMALL, 2, 1), MatchHooks(begun=begun))
 
 
 def test_a_match_that_dies_at_any_of_its_file_operations_goes_on(tmp_path: Path) -> None:
@@ -214,15 +216,18 @@ def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
 
 def test_finished_games_are_not_played_again() -> None:
     kept: list[PlayedGame] = []
-    whole = play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, opening_plies=2, on_games=kept.extend)
+    whole = play_match(
+        Drawing("a"), Drawing("b"), MatchSettings(SMALL, 8, seed=4, opening_plies=2), MatchHooks(on_games=kept.extend)
+    )
     assert sorted(game.number for game in kept) == list(range(8))
     again: list[PlayedGame] = []
     seen: list[float] = []
-    options = {"opening_plies": 2, "finished": kept[:5], "on_games": again.extend, "on_progress": seen.append}
-    assert same(whole, play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, **options))
+    settings = MatchSettings(SMALL, 8, seed=4, opening_plies=2)
+    hooks = MatchHooks(finished=kept[:5], on_games=again.extend, on_progress=seen.append)
+    assert same(whole, play_match(Drawing("a"), Drawing("b"), settings, hooks))
     assert {game.number for game in again} == {game.number for game in kept[5:]} and 5 <= seen[0] and seen[-1] == 8
-    options |= {"finished": kept}
-    assert same(whole, play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, **options)) and len(again) == 3
+    assert same(whole, play_match(Drawing("a"), Drawing("b"), settings, replace(hooks, finished=kept)))
+    assert len(again) == 3
 
 
 def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -352,9 +357,10 @@ def test_stopped_games_are_told_and_have_results_of_their_own(tmp_path: Path):
     assert "gnugo agrees with the referee's score in 1 of 1 games" in text
 
 
-def test_histogram_counts_every_game_once():
-    values = np.array([-3.0, -0.5, 0.0, 0.5, 0.5, 20.5])
-    drawn = histogram_svg(values)
-    counts = [int(count) for count in re.findall(r"<title>(\d+) games", drawn)]
-    assert sum(counts) == 6 and counts.count(1) == 4, "a dark, a grey and a light part, and two dark ones together"
-    assert "W+20.5" in drawn and "B+20.5" in drawn and histogram_svg(values[:0]) == ""
+def test_histogram_counts_every_game_once(tmp_path: Path):
+    bins = bin_scores(np.array([-3.0, -0.5, 0.0, 0.5, 0.5, 20.5]))
+    assert [sum(bins[side]) for side in ("black", "drawn", "white")] == [3, 1, 2] and bins["highest"] == 4
+    assert bins["edges"][0] == -20.5 and bin_scores(np.array([])) is None
+    scores = {f"game_{k}": {"score_black": score} for k, score in enumerate((-0.5, 0.0, 0.5, 20.5))}
+    page = write_report(tmp_path, [some_result(num_games=4, **scores)], ["anna", "bert"]).read_text(encoding="UTF-8")
+    assert re.findall(r"<title>(\d+) games", page) == ["1"] * 4 and "W+20.5" in page and "B+20.5" in page

@@ -18,7 +18,7 @@ from matches import FAKE, Always, EngineInProcess, Last, command, config, same
 from sgfmill.sgf import Sgf_game
 
 from zerogo import arena
-from zerogo.arena import play_match
+from zerogo.arena import MatchSettings, play_match
 from zerogo.arena.result import FORFEIT, RESIGNED
 from zerogo.config import Config
 from zerogo.errors import InputError
@@ -221,7 +221,7 @@ FAULTS = {
 @pytest.mark.parametrize("mode", FAULTS)
 def test_a_fault_loses_the_game_and_the_match_goes_on(mode: str, use, tmp_path: Path) -> None:
     bad = use(mode, seconds=0.7 if mode in ("hang",) else 20.0, processes=2)
-    result = play_match(Last(), bad, RULES, 4, seed=1, opening_plies=2)
+    result = play_match(Last(), bad, MatchSettings(RULES, 4, seed=1, opening_plies=2))
     assert not result.counted and result.wins == 4 and result.stopped(FORFEIT) == (0, 4)
     for game in result.games:
         assert game.stop.kind == FORFEIT and game.stop.black_lost == (not game.a_is_black)
@@ -232,7 +232,7 @@ def test_a_fault_loses_the_game_and_the_match_goes_on(mode: str, use, tmp_path: 
 
 
 def test_a_resignation_ends_the_game(use, tmp_path: Path) -> None:
-    result = play_match(use("resign"), Last(), RULES, 4, seed=1)
+    result = play_match(use("resign"), Last(), MatchSettings(RULES, 4, seed=1))
     assert not result.counted and result.losses == 4 and result.stopped(RESIGNED) == (4, 0)
     assert result.by_colour(True) == (0, 0, 2) and result.win_rate == 0.0
 
@@ -240,10 +240,10 @@ def test_a_resignation_ends_the_game(use, tmp_path: Path) -> None:
 def test_one_crash_costs_one_game(use, tmp_path: Path) -> None:
     """Its process served all games; the others are replayed for the next one."""
     crashing = use("crash-once", str(tmp_path / "mark"), processes=1)
-    result = play_match(crashing, Last(), RULES, 4, seed=1, opening_plies=2)
+    result = play_match(crashing, Last(), MatchSettings(RULES, 4, seed=1, opening_plies=2))
     (lost,) = [game for game in result.games if game.stop]
     assert "ended with status 7" in lost.stop.reason
-    whole = play_match(use("good"), Last(), RULES, 4, seed=1, opening_plies=2)
+    whole = play_match(use("good"), Last(), MatchSettings(RULES, 4, seed=1, opening_plies=2))
     assert [game.moves for game in result.counted] == [whole.games[game.number].moves for game in result.counted]
 
 
@@ -253,21 +253,29 @@ def test_engines_with_odd_manners_play(mode: str, use) -> None:
     player = use(mode)
     player.check(RULES)
     assert player.label == "Fake 1.0"
-    games = play_match(player, Last(), RULES, 2, seed=1, opening_plies=2).games
-    good = play_match(use("good"), Last(), RULES, 2, seed=1, opening_plies=2).games
+    games = play_match(player, Last(), MatchSettings(RULES, 2, seed=1, opening_plies=2)).games
+    good = play_match(use("good"), Last(), MatchSettings(RULES, 2, seed=1, opening_plies=2)).games
     assert [(game.moves, game.stop) for game in games] == [(game.moves, None) for game in good]
 
 
 def test_an_engine_that_knows_them_is_told_rules_and_seeds(use, tmp_path: Path) -> None:
     mark = tmp_path / "told"
-    play_match(use("kata", str(mark), processes=1), Last(), Rules(5, 0.5, "situational", suicide=True), 2, seed=1)
+    play_match(
+        use("kata", str(mark), processes=1),
+        Last(),
+        MatchSettings(Rules(5, 0.5, "situational", suicide=True), 2, seed=1),
+    )
     rules, *seeds = mark.read_text().splitlines()
     told = json.loads(rules.removeprefix("kata-set-rules "))
     assert (told["ko"], told["scoring"], told["suicide"]) == ("SITUATIONAL", "AREA", True)
     assert len(set(seeds)) == len(seeds) > 10 and all(1 <= int(seed.split()[1]) < 2**31 for seed in seeds)
     before = mark.read_text()
     mark.unlink()
-    play_match(use("kata", str(mark), processes=1), Last(), Rules(5, 0.5, "situational", suicide=True), 2, seed=1)
+    play_match(
+        use("kata", str(mark), processes=1),
+        Last(),
+        MatchSettings(Rules(5, 0.5, "situational", suicide=True), 2, seed=1),
+    )
     assert mark.read_text() == before
 
 
@@ -290,7 +298,7 @@ def test_what_can_not_start_is_refused_at_once(use) -> None:
 
 def test_bugs_of_our_own_players_stay_bugs(use) -> None:
     with pytest.raises(ValueError, match="played the illegal action -2"):
-        play_match(Always(-2), use("good"), RULES, 2, seed=1)
+        play_match(Always(-2), use("good"), MatchSettings(RULES, 2, seed=1))
 
 
 def test_evaluate_writes_how_games_ended(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -332,9 +340,11 @@ def test_a_run_checks_its_engines_at_the_start() -> None:
 
 
 def test_games_do_not_depend_on_processes_and_batches(use) -> None:
-    whole = play_match(use("good", processes=4), Last(), RULES, 8, seed=1, opening_plies=2)
+    whole = play_match(use("good", processes=4), Last(), MatchSettings(RULES, 8, seed=1, opening_plies=2))
     assert len(whole.counted) == 8 and whole.num_different_games == 8 and (whole.lengths > 10).all()
     assert whole.agreement("good") == (8, 8, 8)
-    assert same(whole, play_match(use("good", processes=1), Last(), RULES, 8, seed=1, opening_plies=2))
-    assert same(whole, play_match(use("good", processes=3), Last(), RULES, 8, seed=1, opening_plies=2, at_once=5))
+    assert same(whole, play_match(use("good", processes=1), Last(), MatchSettings(RULES, 8, seed=1, opening_plies=2)))
+    assert same(
+        whole, play_match(use("good", processes=3), Last(), MatchSettings(RULES, 8, seed=1, opening_plies=2, at_once=5))
+    )
     assert any("agrees with the referee's score in 8 of 8 games" in line for line in whole.lines())

@@ -18,7 +18,7 @@ import torch
 from matches import Last, command, config, same
 
 from zerogo import arena
-from zerogo.arena import play_match
+from zerogo.arena import MatchSettings, play_match
 from zerogo.errors import InputError
 from zerogo.players.analyst import make_player
 from zerogo.players.external import MORE_FOLDERS, EngineFault, EngineProcess, ExternalPlayer, find
@@ -141,7 +141,7 @@ def test_an_interrupt_ends_engines_that_hang(tmp_path: Path) -> None:
 def test_a_match_with_processes(mode: str, fault: str | None, use) -> None:
     """The faults of tests/test_external.py as processes have them; engines of odd manners play."""
     player = use(mode, seconds=0.7 if mode == "hang" else 20.0)
-    for game in play_match(Last(), player, RULES, 4, seed=1, opening_plies=2).games:
+    for game in play_match(Last(), player, MatchSettings(RULES, 4, seed=1, opening_plies=2)).games:
         assert (game.stop is None) if fault is None else re.fullmatch(fault, game.stop.reason)
 
 
@@ -157,7 +157,7 @@ def test_gnugo_plays_alike_whatever_plays_it(use) -> None:
     found = []
     for processes, at_once in ((1, 4), (3, 2)):
         one, other = (use(f"gnugo:{level}", processes=processes, seconds=60.0) for level in (0, 1))
-        found.append(play_match(one, other, Rules(5, 14.5), 4, seed=1, at_once=at_once))
+        found.append(play_match(one, other, MatchSettings(Rules(5, 14.5), 4, seed=1, at_once=at_once)))
     assert same(*found) and len(found[0].counted) == 4 and found[0].num_different_games > 1
     assert found[0].agreement("gnugo:1")[2] == 4 and found[0].agreement("gnugo:0")[1] == 4
 
@@ -170,7 +170,7 @@ def test_gnugo_is_held_to_the_rules_of_the_match(rules: Rules, use) -> None:
     player = use("gnugo:0", processes=1, seconds=60.0)
     player.check(rules)
     assert player.label == "GNU Go 3.8"
-    result = play_match(player, RandomPlayer(), rules, 4, seed=2)
+    result = play_match(player, RandomPlayer(), MatchSettings(rules, 4, seed=2))
     assert len(result.counted) == 4 and result.wins >= 2
 
 

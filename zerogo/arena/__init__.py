@@ -1,7 +1,7 @@
-"""Matches: players meet in many games at once, and what comes of it is counted, rated and written down."""
+"""Matches: players meet in many games at once; the results are counted, rated and written to files."""
 
-from zerogo.arena.match import cap_for, play_match
+from zerogo.arena.match import MatchHooks, MatchSettings, cap_for, play_match
 from zerogo.arena.result import MatchResult
 from zerogo.arena.tournament import evaluate
 
-__all__ = ["MatchResult", "cap_for", "evaluate", "play_match"]
+__all__ = ["MatchHooks", "MatchResult", "MatchSettings", "cap_for", "evaluate", "play_match"]

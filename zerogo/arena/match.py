@@ -1,15 +1,12 @@
 """A match between two players: many games in lock-step, with a referee for players from outside.
 
 A game is a function of (players, rules, seed, its number) alone, so it comes out the same alone and among thousands,
-and a match that was interrupted goes on with the games that are missing."""
-
-from __future__ import annotations
+and an interrupted match continues with the games that are missing."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -33,88 +30,113 @@ ENGINE_PLIES = 6  # a point, where no cap is set: engines capture dead stones be
 
 
 def cap_for(game: GameConfig, players: Sequence[Player], size: int) -> int:
-    """Returns the ply at which these players' games end: the config's; where that leaves it open, engines get more than
-    networks, who learned with it."""
+    """Returns the ply at which these players' games end: the config's, and if that is not set, more for engines than
+    for networks, which were trained with it."""
     has_engine = any(isinstance(player, StatefulPlayer) for player in players)
     return ENGINE_PLIES * size**2 if has_engine and not game.move_cap else game.plies(size)
 
 
-def play_match(
-    player_a: Player,
-    player_b: Player,
-    rules: Rules,
-    num_games: int,
-    seed: int,
-    *,
-    colours: str = "paired",
-    opening_plies: int = 0,
-    move_cap: int | None = None,
-    device: torch.device | str = "cpu",
-    on_progress: Callable[[float], None] = lambda played: None,
-    on_games: Callable[[list[PlayedGame]], None] = lambda games: None,
-    on_moves: Callable[[int, dict[int, int]], None] = lambda ply, moves: None,
-    finished: Sequence[PlayedGame] = (),
-    begun: Mapping[int, list[int]] | None = None,
-    first_game: int = 0,
-    at_once: int | None = None,
-) -> MatchResult:
-    """Returns what came of `num_games` games of A against B.
+@dataclass(frozen=True)
+class MatchSettings:
+    """What decides the games of two players.
 
     colours: "paired" gives A Black in games with even numbers and White in the odd ones, games 2k and 2k + 1 with one
-    opening; "a_black" gives A Black in all. opening_plies: moves at the start that the random player makes, drawn from
-    the seed and the pair's number. move_cap: ply at which a game ends, None for 2 * size * size. on_progress: called
-    with the number of games played so far; one that goes on counts as the share of the move cap that it has reached.
-    on_games: called with games as soon as they end. on_moves: called at each ply with it and the actions in the games
-    that go on. finished, begun: games that an interrupted match has left, which are not played again, and the moves of
-    unfinished ones by their numbers, which go on from there. first_game: the first game's number. at_once: games of one
-    batch, None for a fitting number. Where both players are one and the same object, one call chooses the moves of both
-    sides.
+    opening; "a_black" gives A Black in all. opening_plies: moves of the random player at the start, drawn from the seed
+    and the pair's number. move_cap: ply at which a game ends, None for 2 * size * size. first_game: the first game's
+    number. at_once: games of one batch, None for a fitting number; a game does not depend on it. Raises InputError for
+    settings that no match can have."""
 
-    Games end by two passes or at the cap, and are counted as `score` says. Players of ours never resign; an engine
-    may, and loses a game by an illegal move and whatever else goes wrong with it, while the match goes on."""
-    _check(colours, num_games, opening_plies, at_once, move_cap)
-    cap = 2 * rules.size**2 if move_cap is None else move_cap
-    players, is_paired = (player_a, player_b), colours == "paired"
-    numbers = range(first_game, first_game + num_games)
-    games = [game for game in finished if game.number in numbers]
-    left = sorted(set(numbers) - {game.number for game in games})
-    pairs = sorted({number // 2 for number in left})[distributed.rank() :: distributed.world_size()]
-    begin = partial(MatchGames, players, rules, seed, is_paired, opening_plies, cap, device)
+    rules: Rules
+    num_games: int
+    seed: int
+    colours: str = "paired"
+    opening_plies: int = 0
+    move_cap: int | None = None
+    device: torch.device | str = "cpu"
+    first_game: int = 0
+    at_once: int | None = None
+
+    def __post_init__(self) -> None:
+        at_once = self.at_once
+        if self.colours not in COLOURS:
+            raise InputError(f"match: colours are {self.colours!r}; allowed are {', '.join(COLOURS)}")
+        if self.num_games < 1 or self.opening_plies < 0 or (at_once is not None and at_once < 1):
+            numbers = f"{self.num_games} games, {self.opening_plies} opening plies, {at_once} at once"
+            raise InputError(f"match: {numbers}; allowed are 1, 0 and 1 or more")
+        if self.move_cap is not None and self.move_cap < 1:
+            raise InputError(f"match: the move cap is {self.move_cap} plies; it must be 1 or more")
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether games come in pairs with swapped colours."""
+        return self.colours == "paired"
+
+    @property
+    def cap(self) -> int:
+        """The ply at which a game ends."""
+        return 2 * self.rules.size**2 if self.move_cap is None else self.move_cap
+
+
+@dataclass(frozen=True)
+class MatchHooks:
+    """What an interrupted match has left, and callbacks for what happens in this one.
+
+    finished: games that are not played again. begun: the moves of unfinished games by their numbers, which continue
+    from there. on_progress: called with the number of games played so far; a running one counts as the share of the
+    move cap that it has reached. on_games: called with games as soon as they end. on_moves: called at each ply with it
+    and the actions in the running games by their numbers."""
+
+    finished: Sequence[PlayedGame] = ()
+    begun: Mapping[int, list[int]] = field(default_factory=dict)
+    on_progress: Callable[[float], None] = lambda played: None
+    on_games: Callable[[list[PlayedGame]], None] = lambda games: None
+    on_moves: Callable[[int, dict[int, int]], None] = lambda ply, moves: None
+
+
+def play_match(
+    player_a: Player, player_b: Player, settings: MatchSettings, hooks: MatchHooks = MatchHooks()
+) -> MatchResult:
+    """Returns the result of a match of A against B. Where both are one and the same object, one call chooses the moves
+    of both sides. Collective call: ranks share the pairs of games, and all of them get the result.
+
+    Games end by two passes or at the cap, and are counted as the rules' scoring says. zerogo's players never resign; an
+    engine may, and loses a game by an illegal move and any other fault, while the match continues."""
+    players, world_size = (player_a, player_b), distributed.world_size()
+    numbers = range(settings.first_game, settings.first_game + settings.num_games)
+    games = [game for game in hooks.finished if game.number in numbers]
+    missing = sorted(set(numbers) - {game.number for game in games})
+    pairs = set(sorted({number // 2 for number in missing})[distributed.rank() :: world_size])
+    share = {number: hooks.begun.get(number, []) for number in missing if number // 2 in pairs}
 
     def note_progress(played: float) -> None:  # the other ranks have come as far as this one
-        on_progress(len(games) + min(len(left), distributed.world_size() * played))
+        hooks.on_progress(len(games) + min(len(missing), world_size * played))
 
-    share = {number: (begun or {}).get(number, []) for number in left if number // 2 in set(pairs)}
-    at_once = at_once or (ENGINE_GAMES_AT_ONCE if engines(players) else GAMES_AT_ONCE)
-    played = distributed.run_and_sync_errors(_play, share, begin, at_once, on_games, on_moves, note_progress)
+    played = distributed.run_and_sync_errors(_play, players, settings, share, replace(hooks, on_progress=note_progress))
     games = sorted(sum(distributed.all_gather_object(played), games), key=lambda game: game.number)
-    is_self = player_a is player_b
-    return MatchResult(player_a.name, player_b.name, rules, seed, opening_plies, is_self, is_paired, games)
+    names, is_self = (player_a.name, player_b.name), player_a is player_b
+    return MatchResult(
+        *names, settings.rules, settings.seed, settings.opening_plies, is_self, settings.is_paired, games
+    )
 
 
 def _play(
-    missing: dict[int, list[int]],
-    begin: Callable[[Sequence[int], Sequence[list[int]]], MatchGames],
-    at_once: int,
-    on_games: Callable[[list[PlayedGame]], None],
-    on_moves: Callable[[int, dict[int, int]], None],
-    on_progress: Callable[[float], None],
+    players: tuple[Player, Player], settings: MatchSettings, missing: dict[int, list[int]], hooks: MatchHooks
 ) -> list[PlayedGame]:
-    """Returns the games of these numbers, played from the moves with which each begins, so many in a batch. begin:
-    makes a batch of the numbers and moves. on_progress: called with the number of these games played so far."""
+    """Returns the games of these numbers, each continued from the moves given with its number."""
     games: list[PlayedGame] = []
+    at_once = settings.at_once or (ENGINE_GAMES_AT_ONCE if engines(players) else GAMES_AT_ONCE)
     while missing:
         before, plies = len(games), max(map(len, missing.values()))
-        some = sorted(number for number, moves in missing.items() if len(moves) == plies)[:at_once]
-        batch = begin(some, [missing.pop(number) for number in some])
+        chosen = sorted(number for number, moves in missing.items() if len(moves) == plies)[:at_once]
+        batch = MatchGames(players, settings, chosen, [missing.pop(number) for number in chosen])
         while not batch.are_over:
-            over = batch.play_ply()
-            games += over
+            ended = batch.play_ply()
+            games += ended
             if batch.ply > plies and batch.last_moves:
-                on_moves(batch.ply - 1, batch.last_moves)
-            if over:
-                on_games(over)
-            on_progress(before + batch.progress())
+                hooks.on_moves(batch.ply - 1, batch.last_moves)
+            if ended:
+                hooks.on_games(ended)
+            hooks.on_progress(before + batch.progress())
     return games
 
 
@@ -124,112 +146,97 @@ def engines(players: Sequence[Player]) -> list[StatefulPlayer]:
     return [player for player in each if isinstance(player, StatefulPlayer)]
 
 
-def _check(colours: str, num_games: int, opening_plies: int, at_once: int | None, move_cap: int | None) -> None:
-    """Raises InputError for options that no match can have."""
-    if colours not in COLOURS:
-        raise InputError(f"match: colours are {colours!r}; allowed are {', '.join(COLOURS)}")
-    if num_games < 1 or opening_plies < 0 or (at_once is not None and at_once < 1):
-        given = f"{num_games} games, {opening_plies} opening plies, {at_once} at once"
-        raise InputError(f"match: {given}; allowed are 1, 0 and 1 or more")
-    if move_cap is not None and move_cap < 1:
-        raise InputError(f"match: the move cap is {move_cap} plies; it must be 1 or more")
-
-
 @dataclass(eq=False)
 class MatchGames:
-    """G games of a match that are played together. players: A and B. is_paired: A is Black in games with even numbers,
-    otherwise in all. game_numbers: theirs in the match. kept: the moves with which each begins, equally many.
-    last_moves: the actions of the last ply in the games that had one, by their numbers.
+    """G games of a match that are played together. players: A and B. game_numbers: the games' numbers in the match.
+    prefixes: the moves with which each begins, equally many. last_moves: the actions of the last ply in the games that
+    had one, by their numbers.
 
-    Only the K games that go on are kept in `states`, so finished ones cost nothing; `game_index`, int64 [K], says which
-    of the G they are. Other tensors have leading G."""
+    `states` holds the K running games only, so finished ones cost nothing; `game_index`, int64 [K], says which of the G
+    they are. Other tensors have leading G."""
 
     players: tuple[Player, Player]
-    rules: Rules
-    seed: int
-    is_paired: bool
-    opening_plies: int
-    cap: int
-    device: torch.device | str
+    settings: MatchSettings
     game_numbers: Sequence[int]
-    kept: Sequence[list[int]] = ()
+    prefixes: Sequence[list[int]]
 
     def __post_init__(self) -> None:
+        self.rules, self.seed, device = self.settings.rules, self.settings.seed, self.settings.device
         self.last_moves: dict[int, int] = {}
-        self.begun = torch.tensor(self.kept or [[]] * len(self.game_numbers), dtype=torch.int64, device=self.device)
+        self.begun = torch.tensor(self.prefixes, dtype=torch.int64, device=device)
         self.engines, self.ply, count = engines(self.players), 0, len(self.game_numbers)
-        self.numbers = torch.tensor(self.game_numbers, dtype=torch.int64, device=self.device)
-        self.opening = self.numbers // 2 if self.is_paired else self.numbers
+        self.numbers = torch.tensor(self.game_numbers, dtype=torch.int64, device=device)
+        self.opening = self.numbers // 2 if self.settings.is_paired else self.numbers
         self.opening_seed = int(rng.key(self.seed, Purpose.OPENING)) % 2**62
-        self.a_is_black = (self.numbers % 2 == 0) | (not self.is_paired)
-        self.game_index = torch.arange(count, device=self.device)
-        self.states = board.new_games(count, self.rules, self.device, self.cap)
-        self.moves = torch.full((count, self.cap), NO_MOVE, dtype=torch.int16, device=self.device)
+        self.a_is_black = (self.numbers % 2 == 0) | (not self.settings.is_paired)
+        self.game_index = torch.arange(count, device=device)
+        self.states = board.new_games(count, self.rules, device, self.settings.cap)
+        self.moves = torch.full((count, self.settings.cap), NO_MOVE, dtype=torch.int16, device=device)
         for engine in self.engines:
             engine.begin(list(self.game_numbers), self.rules)
 
     @property
     def are_over(self) -> bool:
-        """Whether none of the games goes on."""
+        """Whether all games have ended."""
         return self.game_index.numel() == 0
 
     @property
     def moves_a(self) -> Tensor:
-        """Whether it is A's turn in the games that go on: bool [K]."""
+        """Whether it is A's turn in the running games: bool [K]."""
         return (self.states.to_play == board.BLACK) == self.a_is_black[self.game_index]
 
     def progress(self) -> float:
-        """Returns the games played so far, those that go on by their share of the move cap."""
-        return len(self.numbers) - len(self.game_index) * (1 - min(1.0, self.ply / self.cap))
+        """Returns the games played so far; a running one counts as its share of the move cap."""
+        return len(self.numbers) - len(self.game_index) * (1 - min(1.0, self.ply / self.settings.cap))
 
     def play_ply(self) -> list[PlayedGame]:
-        """Plays one ply of all games that go on and returns those that are over now."""
+        """Plays one ply of all running games and returns those that ended."""
         actions, stops = self._choose()
-        over = self._end(sorted(stops), stops) if stops else []
+        ended = self._end(sorted(stops), stops) if stops else []
         if stops:
-            going = [k for k in range(len(actions)) if k not in stops]
-            actions = actions[going]
-            self._keep(torch.tensor(going, dtype=torch.int64, device=actions.device))
+            running = [k for k in range(len(actions)) if k not in stops]
+            actions = actions[running]
+            self._keep(torch.tensor(running, dtype=torch.int64, device=actions.device))
         self.ply += 1
         self.last_moves = dict(zip(self.numbers[self.game_index].tolist(), actions.tolist(), strict=True))
         if self.are_over:
-            return over
+            return ended
         self.moves[self.game_index, self.ply - 1] = actions.to(torch.int16)
         self.states = board.step_(self.states, actions)
         for engine in self.engines:
             engine.notify([*self.last_moves], [*self.last_moves.values()])
         finished = self.states.finished.nonzero().squeeze(1)  # between moves the host may look
         if finished.numel():
-            over += self._end(finished.tolist(), {})
+            ended += self._end(finished.tolist(), {})
             self._keep((~self.states.finished).nonzero().squeeze(1))
-        return over
+        return ended
 
     def _keep(self, index: Tensor) -> None:
-        """Goes on with some of the K games only: index int64 [k]."""
+        """Keeps some of the K running games only: index int64 [k]."""
         self.states, self.game_index = self.states.select(index), self.game_index[index]
 
     # The moves
 
     def _choose(self) -> tuple[Tensor, dict[int, Stop]]:
-        """Returns the moves of the games that go on, int64 [K], and why games stop here, by their index among the K."""
+        """Returns the moves of the running games, int64 [K], and why games stop here, by their index among the K."""
         if self.ply < self.begun.shape[1]:
             actions = self.begun[self.game_index, self.ply]
             if not self._are_legal(actions).all():
                 raise InputError(f"match: a saved move of ply {self.ply} is illegal; start a new match")
             return actions, {}
-        if self.ply < self.opening_plies:
+        if self.ply < self.settings.opening_plies:
             return RandomPlayer().choose(self.states, self.opening[self.game_index], self.opening_seed), {}
-        actions = self._ask()
+        actions = self._ask_players()
         wrong = (~self._are_legal(actions)).nonzero().squeeze(1).tolist()
         return actions, {k: self._stop(k, int(actions[k])) for k in wrong}
 
     def _are_legal(self, actions: Tensor) -> Tensor:
-        """Returns which moves of the games that go on are legal, of any numbers int64 [K]: bool [K]."""
-        known = actions.clamp(0, self.rules.size**2)
-        return board.legal_actions(self.states).gather(1, known.unsqueeze(1)).squeeze(1) & (actions == known)
+        """Returns which actions of the running games are legal, of any numbers int64 [K]: bool [K]."""
+        clamped = actions.clamp(0, self.rules.size**2)
+        return board.legal_actions(self.states).gather(1, clamped.unsqueeze(1)).squeeze(1) & (actions == clamped)
 
-    def _ask(self) -> Tensor:
-        """Returns what the players choose in their games: int64 [K]. Engines think while a player of ours does."""
+    def _ask_players(self) -> Tensor:
+        """Returns the players' choices in their games: int64 [K]. Engines think while zerogo's player does."""
         asks_a, questions = self.moves_a | (self.players[0] is self.players[1]), []
         for player, mask in zip(self.players, (asks_a, ~asks_a), strict=True):
             index = mask.nonzero().squeeze(1)
@@ -249,13 +256,13 @@ class MatchGames:
                     actions[index] = answer.result()
             except BaseException:
                 for engine in self.engines:
-                    engine.close()  # else an interrupted match would wait for what an engine thinks
+                    engine.close()  # else an interrupted match would wait for a thinking engine
                 raise
         return actions
 
     def _stop(self, k: int, action: int) -> Stop:
-        """Returns why one of the K games stops at an action that is no legal move: an engine loses by it, of a player
-        of ours it is a bug."""
+        """Returns why one of the K games stops at an action that is no legal move. An engine loses by it. Raises
+        ValueError for a player of zerogo's, where it is a bug."""
         player, number = self._to_move(k), int(self.numbers[self.game_index[k]])
         if player not in self.engines:
             raise ValueError(f"match: {player.name} played the illegal action {action} in game {number}")
@@ -265,8 +272,8 @@ class MatchGames:
         if action < 0:
             return Stop(FORFEIT, black_lost, f"{player.why(number)}, {at}")
         size, game = self.rules.size, GameState.new(self.rules)
-        for played in self._moves_of(int(self.game_index[k])):
-            game = game.play(Move.from_action(played, size))
+        for earlier in self._moves_of(int(self.game_index[k])):
+            game = game.play(Move.from_action(earlier, size))
         reason = game.why_illegal(Move.from_action(action, size))
         return Stop(FORFEIT, black_lost, f"illegal move {coords.to_gtp(action, size)} ({reason}), {at}")
 
@@ -277,8 +284,8 @@ class MatchGames:
     # The ends
 
     def _end(self, ended: list[int], stops: Mapping[int, Stop]) -> list[PlayedGame]:
-        """Returns games that are over now, by their index among the K, on the host, and lets engines know. Those that
-        do not stop here are counted, and engines say what they make of the score."""
+        """Returns the games that end now, on the host, and tells engines so. ended: their indices among the K. Those
+        that do not stop are counted, and engines are asked for the score."""
         index = torch.tensor(ended, dtype=torch.int64, device=self.game_index.device)
         states, rows = self.states.select(index), self.game_index[index]
         numbers, told = self.numbers[rows].tolist(), [{} for _ in ended]

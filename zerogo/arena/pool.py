@@ -20,7 +20,7 @@ import numpy as np
 from zerogo import sgf
 from zerogo.arena import elo
 from zerogo.arena.journal import game_file, record_of
-from zerogo.arena.result import MatchResult
+from zerogo.arena.result import MatchResult, rating_lines
 from zerogo.errors import InputError
 from zerogo.show.picture import learning_curve, mosaic, png
 from zerogo.system import bounds
@@ -119,12 +119,8 @@ def strongest(meetings: Sequence[Meeting], size: int, names: Collection[str]) ->
 
 def table(meetings: Sequence[Meeting], size: int, names: Collection[str] = ()) -> list[str]:
     """Returns the lines of `rate` for people."""
-    rows = rate(meetings, size, names)
-    width = max([len("player"), *(len(row[0]) for row in rows)])
-    lines = [f"{'player':<{width}}  {'Elo':>6}  95 % interval"]
-    for name, value, low, high in rows:
-        lines.append(f"{name:<{width}}  {value:>6.0f}  {f'{low:.0f} to {high:.0f}' if high > low else 'anchor'}")
-    return lines
+    columns = ("player", "elo", "low", "high")
+    return rating_lines([dict(zip(columns, row, strict=True)) for row in rate(meetings, size, names)])
 
 
 def most_telling(meetings: Sequence[Meeting], size: int, newest: str, others: Sequence[str], games: int) -> list[str]:

@@ -1,10 +1,15 @@
-"""What comes of a match, on the host: its games, and the counts, ratings and sentences that a person asks for."""
+"""The result of a match on the host: its games, and counts, ratings and lines for people.
+
+A result becomes plain data first (`summary`, `rating_table`); lines and pages are Jinja2 templates over these."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
 
 from zerogo import sgf
@@ -15,6 +20,24 @@ NO_MOVE = -1
 RESIGNED = "resigned"
 FORFEIT = "forfeit"
 SAME_SCORE = 0.01  # points: an engine that writes one digit agrees
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    """Returns the templates of this folder; values in pages are escaped."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=jinja2.select_autoescape(["html"]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.do"],
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """Returns the text of a template of this folder over plain values."""
+    return _templates().get_template(template).render(values)
 
 
 @dataclass(frozen=True)
@@ -141,49 +164,35 @@ class MatchResult:
         return len({tuple(game.moves) for game in self.games})
 
     def stopped(self, kind: str) -> tuple[int, int]:
-        """Returns in how many games A, and B, resigned or was at fault: kind RESIGNED or FORFEIT."""
+        """Returns the number of games that A, and B, resigned or forfeited: kind RESIGNED or FORFEIT."""
         outcomes = [game.outcome_a for game in self.games if game.stop is not None and game.stop.kind == kind]
         return outcomes.count(-1), outcomes.count(1)
 
     def faults(self) -> list[str]:
-        """Returns what went wrong in each forfeited game, in words."""
+        """Returns a sentence for each forfeited game."""
         forfeits = [game for game in self.games if game.stop is not None and game.stop.kind == FORFEIT]
         losers = [self.name_a if game.outcome_a < 0 else self.name_b for game in forfeits]
         rows = zip(forfeits, losers, strict=True)
         return [f"game {game.number + 1}: {loser}: {game.stop.reason}" for game, loser in rows]
 
     def agreement(self, name: str) -> tuple[int, int, int]:
-        """Returns how often a player's own score equalled the referee's, how often it named the same winner, and of how
-        many it said."""
-        said = [(told_score(game.told.get(name, "")), game) for game in self.counted]
-        both = [(own, game) for own, game in said if own is not None]
-        same = sum(abs(own - game.score_black) < SAME_SCORE for own, game in both)
-        return same, sum(int(np.sign(own)) == game.outcome_black for own, game in both), len(both)
-
-    def agreements(self) -> list[str]:
-        """Returns in words how often each player that says a score agrees with the referee."""
-        counts = {name: self.agreement(name) for name in (self.name_a, self.name_b)}
-        return [
-            f"{name} agrees with the referee's score in {same} of {said} games, with its winner in {same_winner}"
-            for name, (same, same_winner, said) in counts.items()
-            if said
-        ]
-
-    def disagreements(self) -> list[str]:
-        """Returns in words which players name another winner than the referee, and how often."""
-        counts = {name: self.agreement(name)[1:] for name in dict.fromkeys((self.name_a, self.name_b))}
-        return [
-            f"BUT {name} names another winner than the referee in {said - same} of {said} games"
-            for name, (same, said) in counts.items()
-            if same < said
-        ]
+        """Returns in how many games a player's score equals the referee's, in how many it names the same winner, and in
+        how many it gives a score."""
+        scores = [(told_score(game.told.get(name, "")), game) for game in self.counted]
+        pairs = [(score, game) for score, game in scores if score is not None]
+        same = sum(abs(score - game.score_black) < SAME_SCORE for score, game in pairs)
+        return same, sum(int(np.sign(score)) == game.outcome_black for score, game in pairs), len(pairs)
 
     def summary(self) -> dict[str, Any]:
-        """Returns the counts as plain values; what is infinite or unknown is None."""
+        """Returns the result as plain values, of which the lines and the page are made; what is infinite or unknown is
+        None."""
+        players = [self.name_a, self.name_b]
         difference = [value if math.isfinite(value) else None for value in self.elo_difference]
-        names = sorted({name for game in self.games for name in game.told})
+        named = [name for name in dict.fromkeys(players) if any(name in game.told for game in self.games)]
+        scores = {name: dict(zip(("same", "same_winner", "of"), self.agreement(name), strict=True)) for name in named}
         return {
-            "players": [self.name_a, self.name_b],
+            "players": players,
+            "is_self": self.is_self,
             "games": self.num_games,
             "wins": self.wins,
             "draws": self.draws,
@@ -194,45 +203,31 @@ class MatchResult:
             "win_rate_interval": list(self.interval),
             "elo_difference": difference[0],
             "elo_interval": difference[1:],
+            "counted": len(self.counted),
             "mean_score": self.mean_score if self.counted else None,
             "black_win_rate": self.black_win_rate,
             "whole_board_black": self.whole_board_black,
             "different_games": self.num_different_games,
             "mean_length": float(self.lengths.mean()),
+            "shortest_and_longest": [int(self.lengths.min()), int(self.lengths.max())],
             "capped": self.num_capped,
             "resigned": list(self.stopped(RESIGNED)),
             "forfeits": list(self.stopped(FORFEIT)),
-            "own_scores": {
-                name: dict(zip(("same", "same_winner", "of"), self.agreement(name), strict=True)) for name in names
-            },
+            "faults": self.faults(),
+            "own_scores": scores,
+            "agreements": [
+                f"{name} agrees with the referee's score in {score['same']} of {score['of']} games, "
+                f"with its winner in {score['same_winner']}"
+                for name, score in scores.items()
+                if score["of"]
+            ],
             "seed": self.seed,
             "opening_plies": self.opening_plies,
         }
 
     def lines(self) -> list[str]:
-        """Returns what a person wants to read: who won, as which colour, by how much, how sure, and what went wrong."""
-        low, high = (100 * end for end in self.interval)
-        counts = f"{self.wins} won, {self.losses} lost, {self.draws} drawn of {self.num_games}"
-        head = f"{self.name_a} against {'itself, as Black' if self.is_self else self.name_b}"
-        rate = f"{100 * self.win_rate:.1f} % (95 % interval {low:.1f} to {high:.1f} %)"
-        lines = ["; ".join([f"{head}: {counts}: {rate}", *self.disagreements()])]
-        for colour, is_black in () if self.is_self else (("Black", True), ("White", False)):
-            wins, draws, losses = self.by_colour(is_black)
-            if wins + draws + losses:
-                lines.append(f"  as {colour}: {wins} won, {losses} lost, {draws} drawn")
-        counted = len(self.counted)
-        over = "" if counted == self.num_games else f" over the games that were counted ({counted})"
-        score = f"  mean score {self.mean_score:+.1f} points{over}; "
-        whole = f"Black owned the whole board in {100 * self.whole_board_black:.0f} % of the games"
-        lines.append(score + whole if counted else "  no game was counted")
-        capped = f"; {self.num_capped} ended at the move cap" if self.num_capped else ""
-        different = f"  {self.num_different_games} of {self.num_games} games differ"
-        lines.append(f"{different}; {self.lengths.mean():.0f} plies a game{capped}")
-        for kind, word in ((RESIGNED, "resigned"), (FORFEIT, "lost by a fault")):
-            for name, count in zip((self.name_a, self.name_b), self.stopped(kind), strict=True):
-                lines += [f"  {name} {word} in {count} of {self.num_games} games"] if count else []
-        lines += [f"    {fault}" for fault in self.faults()]
-        return lines + [f"  {agreement}" for agreement in self.agreements()]
+        """Returns the lines for a person: who won, as which colour, by how much, how sure, and what went wrong."""
+        return render("match.txt", **self.summary()).splitlines()
 
 
 def told_score(text: str) -> float | None:
@@ -252,34 +247,29 @@ def told_score(text: str) -> float | None:
 
 
 def meetings_of(names: Sequence[str], results: Sequence[MatchResult]) -> elo.Meetings:
-    """Returns what each player won against each other in all matches."""
-    numbers, won = {name: k for k, name in enumerate(names)}, [float(result.points_a.sum()) for result in results]
-    met = [(one.name_a, one.name_b, points, one.num_games - points) for one, points in zip(results, won, strict=True)]
-    return elo.Meetings.of_results(numbers, met)
+    """Returns each player's points against each other over all matches."""
+    numbers = {name: k for k, name in enumerate(names)}
+    points = [(one.name_a, one.name_b, float(one.points_a.sum()), float((1 - one.points_a).sum())) for one in results]
+    return elo.Meetings.of_results(numbers, points)
 
 
 def rate(names: Sequence[str], results: Sequence[MatchResult]) -> elo.Ratings:
-    """Returns the players' Elo over the weakest of them, who is at 0 without an interval of its own."""
+    """Returns the players' Elo relative to the weakest, which is at 0 without an interval."""
     meetings = meetings_of(names, results)
     weakest = int(elo.bradley_terry(meetings, of=[]).elo.argmin())
     return elo.bradley_terry(meetings, anchor=weakest)
 
 
-def rating_rows(
-    names: Sequence[str], results: Sequence[MatchResult], ratings: elo.Ratings
-) -> Iterator[tuple[int, str, float, float]]:
-    """Yields each player's index, the strongest first, with the interval of the Elo in words, points and games."""
+def rating_table(names: Sequence[str], results: Sequence[MatchResult], ratings: elo.Ratings) -> list[dict[str, Any]]:
+    """Returns each player's Elo with its interval, points and games as plain values, the strongest first."""
     meetings = meetings_of(names, results)
     won, games = meetings.sums(*meetings.points.T), meetings.sums(*2 * [meetings.points.sum(1)])
-    for k in np.argsort(-ratings.elo, kind="stable"):
-        low, high = ratings.low[k], ratings.high[k]
-        yield k, f"{low:.0f} to {high:.0f}" if high > low else "anchor", won[k], games[k]
+    columns = {"elo": ratings.elo, "low": ratings.low, "high": ratings.high, "points": won, "games": games}
+    order = np.argsort(-ratings.elo, kind="stable").tolist()
+    return [{"player": names[k]} | {name: float(values[k]) for name, values in columns.items()} for k in order]
 
 
-def rating_lines(names: Sequence[str], results: Sequence[MatchResult], ratings: elo.Ratings) -> list[str]:
-    """Returns the lines of the Elo table, the strongest first."""
-    width = max(len("player"), *(len(name) for name in names))
-    lines = ["", f"{'player':<{width}}  {'Elo':>6}  {'95 % interval':>15}  {'points':>8}  {'games':>6}"]
-    for k, interval, won, games in rating_rows(names, results, ratings):
-        lines.append(f"{names[k]:<{width}}  {ratings.elo[k]:>6.0f}  {interval:>15}  {won:>8g}  {games:>6g}")
-    return lines
+def rating_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the lines of an Elo table. rows: as of `rating_table`, or without points and games."""
+    width = max(len(name) for name in ["player", *(row["player"] for row in rows)])
+    return render("ratings.txt", rows=rows, width=width).splitlines()

@@ -1,10 +1,10 @@
-"""The evaluation that a person starts: players by their names, all pairings, a table of strength, and everything
-written down."""
+"""`zerogo evaluate`: players by their names, all pairings, a rating table, and a folder with all results."""
 
 import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -13,11 +13,10 @@ from typing import Any
 import torch
 
 from zerogo import cli, kernels
-from zerogo.arena import elo
 from zerogo.arena.journal import NUM_GAMES, Journal
-from zerogo.arena.match import cap_for, play_match
+from zerogo.arena.match import MatchHooks, MatchSettings, cap_for, play_match
 from zerogo.arena.report import write_report
-from zerogo.arena.result import MatchResult, rate, rating_lines
+from zerogo.arena.result import MatchResult, rate, rating_lines, rating_table
 from zerogo.board import rng
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
@@ -42,15 +41,15 @@ def evaluate(
     resume: bool = False,
     checkpoints: dict[str, Checkpoint] | None = None,
 ) -> list[MatchResult]:
-    """Plays every player against every other, prints who wins, and leaves `result.json`, a report and one SGF per game
-    in `out_dir`.
+    """Plays every player against every other, prints the results, and writes `result.json`, a report and one SGF per
+    game to `out_dir`.
 
     players: words for `make_player`, or [one, "self"] for its games against itself. num_games: of each pair, half with
     each colour. config: rules and move cap from `game`, strength of networks from `evaluation`, device, precision and
-    seed from `run`. resume: go on with the match that `out_dir` holds, whose finished games are kept; it must have the
-    same players and settings, and may get more games. checkpoints: those read already, by their words. Returns
-    the matches. Raises InputError for an unknown player, for one that can't play under the rules and for an odd number
-    of games, before a game is played. Collective call: ranks share the games, and rank 0 prints and writes."""
+    seed from `run`. resume: continue the match that `out_dir` holds; its finished games are kept, its players and
+    settings must be the same, and it may get more games. checkpoints: those that were read already, by their words.
+    Returns the matches. Raises InputError for an unknown player, for one that can't play under the rules and for an odd
+    number of games, before a game is played. Collective call: ranks share the games, and rank 0 prints and writes."""
     _require_pairing(players, num_games)
     setup, out_dir = cli.set_up(config, checkpoints), Path(out_dir)
     made = named_apart([setup.player(spec) for spec in players if spec != SELF])
@@ -64,11 +63,11 @@ def evaluate(
         pairs = [(made[i].name, made[j].name) for i, j in tournament.pairs]
         with Journal(out_dir, tournament.settings(), pairs, rules, resume) as journal:
             machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
-            line = f"{rules.size}x{rules.size}, komi {rules.komi:g}, {num_games} games a pair, {machine}"
+            start, pairing = time.time(), f"komi {rules.komi:g}, {num_games} games a pair"
+            line = f"{clock(start)}: {rules.size}x{rules.size}, {pairing}, {machine}"
             distributed.on_rank0(print, line, flush=True)
-            start = time.monotonic()
             results = tournament.play(journal)
-            distributed.on_rank0(tournament.conclude, out_dir, results, time.monotonic() - start)
+            distributed.on_rank0(tournament.conclude, out_dir, results, time.time() - start)
     finally:
         for player in made:
             close(player)
@@ -77,8 +76,8 @@ def evaluate(
 
 @dataclass
 class Tournament:
-    """Players, made from their words `specs`, who are to meet under the settings of `config`: each every other, or one
-    itself. pairs: the indices of each match's players, in the order in which they are played."""
+    """Players, made from their words `specs`, who meet under the settings of `config`: each every other, or one itself.
+    pairs: the indices of each match's players, in the order in which they are played."""
 
     specs: list[str]
     players: list[Player]
@@ -95,7 +94,7 @@ class Tournament:
         self.move_cap = cap_for(self.config.game, self.players, self.rules.size)
 
     def settings(self) -> dict[str, Any]:
-        """Returns, as plain values, what a match must have in common with the one that it goes on with."""
+        """Returns, as plain values, the settings in which a resumed match must agree."""
         evaluation = self.config.evaluation
         return {
             "players": self.specs,
@@ -110,7 +109,7 @@ class Tournament:
         }
 
     def play(self, journal: Journal) -> list[MatchResult]:
-        """Returns the matches, played as far as the journal doesn't hold their games."""
+        """Returns the matches; games that the journal holds are not played again."""
         results: list[MatchResult] = []
         total = self.num_games * len(self.pairs)
         with distributed.on_rank0(Progress, "match", total, "games", done=journal.num_finished) as progress:
@@ -121,44 +120,47 @@ class Tournament:
             for index in range(len(self.pairs)):
                 results.append(self._play_match(index, journal, progress))
                 if len(self.pairs) > 1:
-                    progress.note(results[-1].lines()[0])  # what is known so far; all of it comes at the end
+                    progress.note(f"{clock(time.time())}: {results[-1].lines()[0]}")  # all of it comes at the end
         journal.forget_moves()
         return results
 
     def _play_match(self, index: int, journal: Journal, progress: Progress) -> MatchResult:
-        """Plays one match, with a seed of its own, so that the games of two matches don't draw alike."""
+        """Plays one match. Its seed differs from those of the others, so that their games don't draw alike."""
         (i, j), seed = self.pairs[index], self.config.run.seed
-        return play_match(
-            self.players[i],
-            self.players[j],
+        settings = MatchSettings(
             self.rules,
             self.num_games,
             seed if self.is_self else int(rng.key(seed, i, j)) % 2**62,
-            colours="a_black" if self.is_self else "paired",
-            opening_plies=self.opening_plies,
-            move_cap=self.move_cap,
-            device=self.device,
+            "a_black" if self.is_self else "paired",
+            self.opening_plies,
+            self.move_cap,
+            self.device,
+        )
+        hooks = MatchHooks(
+            finished=journal.finished[index],
+            begun=journal.begun[index],
             on_progress=lambda played: progress.update(index * self.num_games + played),
             on_games=partial(journal.add, index),
             on_moves=partial(journal.add_moves, index),
-            finished=journal.finished[index],
-            begun=journal.begun[index],
         )
+        return play_match(self.players[i], self.players[j], settings, hooks)
 
     def conclude(self, out_dir: Path, results: Sequence[MatchResult], seconds: float) -> None:
-        """Writes the results down and prints them."""
+        """Writes and prints the results."""
         ratings = None if self.is_self else rate(self.names, results)
-        found = json.dumps(self._as_json(results, ratings, seconds), indent=1, allow_nan=False) + "\n"
-        write_atomically(out_dir / RESULT_FILE, lambda file: file.write(found.encode()))
+        rows = [] if ratings is None else rating_table(self.names, results, ratings)
+        text = json.dumps(self._as_json(results, rows, seconds), indent=1, allow_nan=False) + "\n"
+        write_atomically(out_dir / RESULT_FILE, lambda file: file.write(text.encode()))
         write_report(out_dir, results, self.names, ratings, self.config.to_dict())
         lines = [line for result in results for line in result.lines()]
-        print("\n".join(lines + ([] if ratings is None else rating_lines(self.names, results, ratings))))
-        print(f"wrote games, {RESULT_FILE} and report.html to {out_dir}")
+        print("\n".join(lines + (["", *rating_lines(rows)] if rows else [])))
+        print(f"{clock(time.time())}: wrote games, {RESULT_FILE} and report.html to {out_dir}")
 
-    def _as_json(self, results: Sequence[MatchResult], ratings: elo.Ratings | None, seconds: float) -> dict[str, Any]:
-        """Returns everything that was found out as plain values: the counts of every match, each game's end, the
-        ratings, the settings."""
-        rows = [] if ratings is None else zip(self.names, ratings.elo, ratings.low, ratings.high, strict=True)
+    def _as_json(
+        self, results: Sequence[MatchResult], ratings: Sequence[dict[str, Any]], seconds: float
+    ) -> dict[str, Any]:
+        """Returns all results as plain values: the summary of every match, each game's end, the ratings, the
+        settings."""
         engines = [player for player in self.players if isinstance(player, ExternalPlayer)]
         return {
             "format": FORMAT,
@@ -168,10 +170,7 @@ class Tournament:
                 player.name: {"says": player.label, "started_as": player.start_line(self.rules)} for player in engines
             },
             "matches": [result.summary() | {"per_game": _per_game(result)} for result in results],
-            "ratings": [
-                {"player": name, "elo": float(value), "low": float(low), "high": float(high)}
-                for name, value, low, high in rows
-            ],
+            "ratings": ratings,
             "seconds": round(seconds, 3),
             "machine": describe(self.device),
             "config": self.config.to_dict(),
@@ -179,7 +178,7 @@ class Tournament:
 
 
 def _per_game(result: MatchResult) -> dict[str, list]:
-    """Returns how each game ended as plain lists; a game that was not counted has no score."""
+    """Returns the end of each game as plain lists; a game that was not counted has no score."""
     games = result.games
     return {
         "score_black": [None if game.stop else game.score_black for game in games],
@@ -192,7 +191,7 @@ def _per_game(result: MatchResult) -> dict[str, list]:
 
 
 def _require_pairing(players: Sequence[str], num_games: int) -> None:
-    """Raises InputError for players who can't meet each other so often."""
+    """Raises InputError for players who can't meet, and for an odd number of games."""
     is_self = SELF in players
     if is_self and (len(players) != 2 or players[0] == SELF):
         rule = f"{SELF} can only be the second of two players, such as: checkpoints/quickstart {SELF}"
@@ -211,3 +210,8 @@ def named_apart(players: list[Player]) -> list[Player]:
         if times := names[:k].count(names[k]):
             player.name = f"{names[k]}#{times + 1}"
     return players
+
+
+def clock(seconds: float) -> str:
+    """Returns a time of day, local time, of seconds since 1970."""
+    return f"{datetime.fromtimestamp(seconds):%H:%M:%S}"

@@ -5,15 +5,17 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from zerogo import board
-from zerogo.arena import MatchResult, cap_for, play_match, pool
+from zerogo.arena import MatchResult, MatchSettings, cap_for, play_match, pool
 from zerogo.arena.report import write_report
 from zerogo.arena.result import FORFEIT, rate
+from zerogo.arena.tournament import clock
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import EvaluationConfig, GameConfig
 from zerogo.errors import InputError
@@ -209,7 +211,7 @@ class Matches:
             area, where = (f"eval/{size}x{size}", f"{size}x{size}, ") if is_mixed else ("eval", "")
             here = [spec for spec in self.settings.opponents if size in self.sizes_of[spec]]
             for spec in [spec.removesuffix(OPTIONAL) for spec in here]:
-                start = time.monotonic()
+                start = time.time()
                 try:
                     result = self._match(player, spec, size, num_games)
                 except (InputError, OSError) as error:
@@ -218,21 +220,20 @@ class Matches:
                 tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
                 numbers = {f"{tag}_winrate": result.win_rate, f"{tag}_score_points": result.mean_score}
                 numbers[f"{tag}_whole_board_black"] = result.whole_board_black
-                yield spec, f"  {where}{describe(spec, result)}, {time.monotonic() - start:.0f} s", result, numbers
+                times = f"{clock(start)} to {clock(time.time())}"
+                yield spec, f"  {where}{describe(spec, result)}, {times}", result, numbers
 
     def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
         """Plays one match; half as many games where only one colour is at stake."""
-        rules, options = self.game.rules(size=size), {"device": self.device}
-        one_colour = {"num_games": num_games // 2, "colours": "a_black"}
+        cap, plies = self.game.plies(size), self.settings.opening_plies
+        settings = MatchSettings(self.game.rules(size=size), num_games, self.seed, "paired", plies, cap, self.device)
+        if spec == "self" or spec.endswith(WHITE):
+            settings = replace(settings, num_games=num_games // 2, colours="a_black", opening_plies=0)
         if spec == "self":
-            options |= one_colour | {"move_cap": self.game.plies(size)}
-            return play_match(player, player, rules, seed=self.seed, **options)
-        paired = {"num_games": num_games, "opening_plies": self.settings.opening_plies}
-        options |= one_colour if spec.endswith(WHITE) else paired
+            return play_match(player, player, settings)
         with contextlib.ExitStack() as stack:
             opponent = distributed.run_and_sync_errors(stack.enter_context, self._opponent(spec))
-            cap = cap_for(self.game, [opponent], size)
-            return play_match(player, opponent, rules, seed=self.seed, move_cap=cap, **options)
+            return play_match(player, opponent, replace(settings, move_cap=cap_for(self.game, [opponent], size)))
 
 
 def elo_numbers(met: Sequence[pool.Meeting], size: int, name: str, area: str) -> dict[str, float]:

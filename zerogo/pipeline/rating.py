@@ -13,11 +13,13 @@ reads that one's file at the change as it does on resume, and keeps it, so that 
 iteration the results of matches come in, and with them a change, the clock decides: to the bit a run is the same as
 another one in which they did in the same iterations, however often it was stopped."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from zerogo import checkpoint
-from zerogo.arena import cap_for, play_match, pool
+from zerogo.arena import MatchSettings, cap_for, play_match, pool
+from zerogo.arena.tournament import clock
 from zerogo.checkpoint import Checkpoint
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import Matches, elo_numbers
@@ -63,11 +65,11 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
                 yield f"  {where}warning: no match against {name}: {error}", {}
                 continue
             their_names |= {other.name} if name in plays else set()
-            options = {"opening_plies": settings.opening_plies, "device": matches.device}
-            cap, rules = cap_for(game, [other], size), game.rules(size=size)
-            result = play_match(player, other, rules, settings.games, matches.seed, move_cap=cap, **options)
+            cap, rules, plies = cap_for(game, [other], size), game.rules(size=size), settings.opening_plies
+            games = MatchSettings(rules, settings.games, matches.seed, "paired", plies, cap, matches.device)
+            result = play_match(player, other, games)
             pool.add(folder / pool.FILE, result)
-            yield f"  {where}{result.lines()[0]}", {}
+            yield f"  {where}{result.lines()[0]}, until {clock(time.time())}", {}
         yield from _standing(folder, size, player.name, list(earlier), where, area)
     met = [one for one in pool.read(folder / pool.FILE) if one.player == player.name and one.opponent in their_names]
     if games := sum(one.games for one in met):
