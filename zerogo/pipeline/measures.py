@@ -220,7 +220,7 @@ class Matches:
                 tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
                 numbers = {f"{tag}_winrate": result.win_rate, f"{tag}_score_points": result.mean_score}
                 numbers[f"{tag}_whole_board_black"] = result.whole_board_black
-                times = f"{clock(start)} to {clock(time.time())}"
+                times = f"{time.time() - start:.0f} s until {clock(time.time())}"
                 yield spec, f"  {where}{describe(spec, result)}, {times}", result, numbers
 
     def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
