@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from boards import after_random_moves
 
-from zerogo import board
+from zerogo import board, kernels
 from zerogo.board import flood, rng
 from zerogo.board.eyes import eyes
 from zerogo.config import EvaluationConfig, SearchConfig
@@ -107,6 +108,17 @@ def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> Non
     each = [state.select(torch.tensor([game])) for game in range(40)]
     alone = [float(PlayoutEvaluator()(one, key=keys[game : game + 1]).value) for game, one in enumerate(each)]
     assert together.tolist() == alone and len(set(alone)) == 2
+
+
+def test_torch_and_numba_play_the_same_random_games() -> None:
+    """From random positions on several sizes, some of them with a ko, a pass or an end."""
+    fast = kernels.module_for("playouts", torch.device("cpu"))
+    states = after_random_moves([Rules(size, superko="simple") for size in [2, 5, 7] * 8], 30, move_cap=200)
+    keys, longest = rng.key(5, torch.arange(72)), 2 * states.rules.size.to(torch.int32) ** 2
+    for compiled, plain in zip(
+        fast.play_out(states, keys, longest), playout.play_out(states, keys, longest), strict=True
+    ):
+        assert torch.equal(compiled, plain) and compiled.any()
 
 
 def score_of_playout(state: GameState, chance: random.Random) -> float:

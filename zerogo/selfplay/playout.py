@@ -1,8 +1,9 @@
 """Random moves: the player that makes them, and positions evaluated by random games (playouts), with no network."""
 
 import re
+from dataclasses import dataclass, replace
+from typing import Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,12 +16,12 @@ from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
 from zerogo.search.game import utility
-from zerogo.system.tensors import sent
+from zerogo.system.tensors import TensorFields, sent
 
-LONGEST = 2  # a playout ends after so many plies a point; sparing eyes, nearly all have ended by passes before
+LONGEST = 2  # a playout ends after so many plies per point; nearly all end by passes before, as eyes are spared
 MOST_PLAYOUTS = 100_000  # of a move, as many as `evaluation.simulations` may be
 FIRST_WEIGHT, FIRST_TEMPERATURE = 4.0, 0.15  # of all-moves-as-first, see `_first_moves`
-DROP_EVERY = 4  # tries between looks for playouts that are over
+DROP_EVERY = 8  # tries between looks for games that have ended
 _DRAW = 2  # seed of the playouts' draws
 
 
@@ -107,153 +108,102 @@ def _first_moves(first: Tensor, results: Tensor, scores: Tensor, size: Tensor) -
 
 
 def _played(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Plays random games from each position, by keys int64 [B, K], and returns whose each point is at their ends, also
-    under territory rules, as then there is hardly a difference: float32 [B, K, N, N], 1 Black's and -1 White's; and
-    where the side to move was the first to play: bool [B, K, N, N].
+    """Plays random games from each position, by keys int64 [B, K], and returns the owners of the points at their ends
+    (by area, also under territory rules, where the difference is small): float32 [B, K, N, N], 1 Black's and -1
+    White's; and where the side to move was the first to play: bool [B, K, N, N].
 
     Both sides draw evenly among the points that are no own eye and no suicide (also where the rules allow it), by the
-    simple ko rule alone, and pass when there is none. A device that has no kernel for it leaves it to the host."""
+    simple ko rule alone, and pass when there is none. A device without a kernel for it leaves it to the host."""
     device, shape, fast = state.device, keys.shape, kernels.module_for("playouts", state.device)
     if fast is None:
         state, keys = state.to(torch.device("cpu")), keys.cpu()
-        fast = kernels.module_for("playouts", state.device) or _Playouts
+        fast = kernels.module_for("playouts", state.device)
     longest, exists = LONGEST * state.rules.size.to(torch.int32) ** 2, state.on_board.repeat_interleave(shape[1], 0)
-    stones, first = fast.play_out(state, keys.flatten(), longest)
+    stones, first = (fast.play_out if fast else play_out)(state, keys.flatten(), longest)
     black, white = scoring.area_rows(stones[0], stones[1], exists)
     black, white, first = flood.unpack_rows(sent(torch.stack([black, white, first]), device)).unflatten(1, shape)
     return black.to(torch.float32) - white.to(torch.float32), first
 
 
-class _Playouts:
-    """The random games in NumPy, all together, each trying one point at a time; suicides are struck out, at no ply.
+@dataclass(frozen=True)
+class _RandomGames(TensorFields):
+    """K random games that are running. own, opponent: int32 [K, N], stones of the side to move and of the other.
+    black_moves: bool [K]. passes, ply, longest: int [K]. struck: int32 [K, N], points that are not drawn at this ply
+    (suicide, ko). played, first: int32 [K, N], where a stone was placed, and where the side to move at the start placed
+    the first. game_index: int64 [K], their places in the result."""
 
-    Planes are int32 [N + 2, B]: bit rows with a border of one point all around, games last, so that an operation runs
-    along memory. stones: int32 [2, N + 2, B], of the side to move and of the other. struck: points that are not to be
-    tried now (suicides, ko). played, first: where a stone was placed, and where the side to move at the start placed
-    the first. game_index: int64 [B], the games that are not over yet."""
+    own: Tensor
+    opponent: Tensor
+    on_board: Tensor
+    black_moves: Tensor
+    passes: Tensor
+    ply: Tensor
+    longest: Tensor
+    keys: Tensor
+    struck: Tensor
+    played: Tensor
+    first: Tensor
+    game_index: Tensor
 
-    OF_GAMES = "stones on_board struck is_edge black_moves passes ply keys game_index longest played first".split()
+    @property
+    def is_running(self) -> Tensor:
+        """bool [K]."""
+        return (self.passes < 2) & (self.ply < self.longest)
 
-    @staticmethod
-    def play_out(state: board.State, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:
-        """Does what `kernels.cpu.playouts.play_out` does."""
-        games = torch.arange(len(keys)) // (len(keys) // state.num_games)
-        return _Playouts(state.select(games), keys, longest[games]).ends()
-
-    def __init__(self, state: board.State, keys: Tensor, longest: Tensor) -> None:
-        black, white, on_board = (_bordered(rows) for rows in (state.black, state.white, state.on_board))
-        self.black_moves = state.to_play.numpy() == board.BLACK
-        self.stones = np.where(self.black_moves, np.stack([black, white]), np.stack([white, black]))
-        self.on_board, self.keys = on_board, keys.numpy().copy()
-        self.passes = np.where(state.finished.numpy(), 2, state.passes.numpy())
-        self.struck = _bordered(flood.points_to_rows(state.ko.to(torch.int64), state.board_size))
-        self.ply = np.zeros(len(self.keys), dtype=np.int32)
-        self.is_edge = on_board & _near(~on_board)
-        self.columns = np.arange(state.board_size + 2, dtype=np.int32)[:, None]
-        self.game_index, self.longest = np.arange(len(self.keys)), longest.numpy()
-        self.played, self.first = np.zeros_like(on_board), np.zeros_like(on_board)
-        self.final = np.zeros((3, len(self.keys), state.board_size), dtype=np.int32)  # black, white, first
-
-    def ends(self) -> tuple[Tensor, Tensor]:
-        """Plays all games to the end and returns the black and the white stones, int32 [2, B, N], and `first`."""
-        while self._drop_finished():
-            for _ in range(DROP_EVERY):
-                self._try_one()
-        final = torch.from_numpy(self.final)
-        return final[:2], final[2]
-
-    def _drop_finished(self) -> bool:
-        """Notes the boards of games that are over and goes on without them; returns whether any are left."""
-        going = (self.passes < 2) & (self.ply < self.longest)
-        if not going.all():
-            over = ~going
-            stones, black_moves = self.stones[:, 1:-1, over] >> 1, self.black_moves[over]
-            coloured = np.where(black_moves, stones, stones[::-1])
-            ends = np.concatenate([coloured, self.first[None, 1:-1, over] >> 1])
-            self.final[:, self.game_index[over]] = ends.transpose(0, 2, 1)
-            for name in self.OF_GAMES:
-                setattr(self, name, np.ascontiguousarray(getattr(self, name)[..., going]))
-        return len(self.game_index) > 0
-
-    def _try_one(self) -> None:
-        """Plays a drawn point, or a pass, in every game; where the point is suicide it is struck out instead."""
-        own, other = self.stones
-        empty = self.on_board & ~(own | other)
-        row, bit, is_pass = self._draw_point(empty & ~self.struck & ~self._eyes(own))
-        stones = self.stones.copy()
-        stones[0, row, np.arange(len(row))] |= bit  # a pass has bit 0
-        liberties = self.on_board & ~(stones[0] | stones[1])
-        dead = stones & ~_flood(_near(liberties) & stones, stones)
-        captured, own_dead = dead[1], dead[0].any(0)
-        has_captured = captured.any(0)
-        going = (has_captured | ~own_dead) & (self.passes < 2) & (self.ply < self.longest)
-        stones[1] ^= captured
-        placed = stones[0] & ~own
-        self.struck = np.where(going, self._ko(placed, other, captured, has_captured), self.struck | placed)
-        self.stones = np.where(going, stones[::-1], self.stones)
-        new = np.where(going, placed & ~self.played, 0)
-        self.first |= np.where(self.ply % 2 == 0, new, 0)
-        self.played |= new
-        self.black_moves = self.black_moves ^ going
-        self.passes = np.where(going, np.where(is_pass, self.passes + 1, 0), self.passes)
-        self.ply += going
-
-    def _draw_point(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns an evenly drawn point of each plane: row [B], bit [B] (0 in an empty plane), is empty (bool [B])."""
-        in_row = np.bitwise_count(points).astype(np.int32)
-        until = in_row.cumsum(0, dtype=np.int32)
-        total = until[-1]
-        self.keys += rng.GOLDEN  # the next number of each, as `rng.split` has them
-        drawn = (rng.mix(self.keys) >> 40) & 0xFFFFFF
-        rank = ((drawn * total) >> 24).astype(np.int32)
-        row = np.minimum((until <= rank).sum(0), len(until) - 1)
-        games = np.arange(len(row))
-        rank -= until[row, games] - in_row[row, games]
-        bits = (points[row, games] >> self.columns) & 1
-        column = np.minimum((bits.cumsum(0, dtype=np.int32) <= rank).sum(0, dtype=np.int32), len(bits) - 1)
-        return row, np.where(total > 0, np.int32(1) << column, 0).astype(np.int32), total == 0
-
-    def _eyes(self, own: np.ndarray) -> np.ndarray:
-        """Returns the eyes of the side to move (and stones among them), as `board.eyes` has them."""
-        solid = own | ~self.on_board
-        left, right = solid << 1, solid >> 1
-        up, down = (left[:-2], right[:-2]), (left[2:], right[2:])
-        both_up, both_down = up[0] & up[1], down[0] & down[1]
-        one_missing = (both_up & (down[0] | down[1])) | (both_down & (up[0] | up[1]))
-        fits = (both_up & both_down) | (one_missing & ~self.is_edge[1:-1])
-        eyes = np.zeros_like(own)
-        eyes[1:-1] = left[1:-1] & right[1:-1] & solid[:-2] & solid[2:] & fits
-        return eyes
-
-    def _ko(self, placed: np.ndarray, other: np.ndarray, captured: np.ndarray, has_captured: np.ndarray) -> np.ndarray:
-        """Returns the point banned by simple ko: one stone, captured by one that stood among the other side's alone."""
-        if not has_captured.any():
-            return np.zeros_like(placed)
-        is_alone = ~(_near(placed) & self.on_board & ~other).any(0)
-        return np.where((np.bitwise_count(captured).sum(0) == 1) & is_alone, captured, 0)
+    def try_one(self) -> Self:
+        """Returns the games after a drawn point, or a pass where there is none; a suicide is struck out instead."""
+        keys = self.keys + rng.GOLDEN  # the next number of each key, as of `rng.split`
+        points = self.on_board & ~(self.own | self.opponent | self.struck | eyes(self.own, self.on_board))
+        until = flood.unpack_rows(points).flatten(1).cumsum(1)
+        rank = (((rng.mix(keys) >> 40) & 0xFFFFFF) * until[:, -1]) >> 24
+        place = flood.points_to_rows((until <= rank.unsqueeze(1)).sum(1), points.shape[1])
+        stones = torch.stack([self.own | place, self.opponent])
+        dead = stones & ~_grow(flood.neighbours(self.on_board & ~(stones[0] | stones[1])) & stones, stones)
+        captured = dead[1]
+        has_captured, is_suicide = (captured != 0).any(1), (dead[0] != 0).any(1)
+        is_played = ((has_captured | ~is_suicide) & self.is_running).unsqueeze(1)
+        is_alone = ((flood.neighbours(place) & self.on_board & ~self.opponent) == 0).all(1)
+        is_ko = is_alone & (flood.count(captured) == 1)
+        placed = torch.where(is_played & (self.played & place == 0), place, 0)
+        return replace(
+            self,
+            own=torch.where(is_played, self.opponent & ~captured, self.own),
+            opponent=torch.where(is_played, stones[0], self.opponent),
+            black_moves=self.black_moves ^ is_played.squeeze(1),
+            passes=torch.where(is_played.squeeze(1), torch.where(until[:, -1] == 0, self.passes + 1, 0), self.passes),
+            ply=self.ply + is_played.squeeze(1),
+            keys=keys,
+            struck=torch.where(is_played, torch.where(is_ko.unsqueeze(1), captured, 0), self.struck | place),
+            played=self.played | placed,
+            first=self.first | torch.where((self.ply % 2 == 0).unsqueeze(1), placed, 0),
+        )
 
 
-def _bordered(rows: Tensor) -> np.ndarray:
-    """Returns bit rows with a border of one point all around and games last: int32 [B, N] -> int32 [N + 2, B]."""
-    return np.ascontiguousarray(np.pad(rows.numpy().T << 1, ((1, 1), (0, 0))))
-
-
-def _near(planes: np.ndarray) -> np.ndarray:
-    """Returns the points next to a point, those over the border included: int32 [..., N + 2, B]."""
-    near = planes << 1
-    near |= planes >> 1
-    near[..., 1:, :] |= planes[..., :-1, :]
-    near[..., :-1, :] |= planes[..., 1:, :]
-    return near
-
-
-def _flood(seeds: np.ndarray, within: np.ndarray) -> np.ndarray:
-    """Returns all points of `within` that are connected to a seed through it, to the fixpoint."""
+def _grow(seeds: Tensor, within: Tensor) -> Tensor:
+    """Returns all points of `within` that are connected to a seed through it, on the host, which looks for the end:
+    for the few steps of most positions that is faster than `flood.flood` without a kernel."""
     while True:
+        before = seeds
         for _ in range(2):  # a look costs as much as a step
-            before, near = seeds, _near(seeds)
-            near &= within
-            near |= before
-            seeds = near
-        if not (seeds != before).any():
+            seeds = seeds | (flood.neighbours(seeds) & within)
+        if torch.equal(seeds, before):
             return seeds
+
+
+def play_out(state: board.State, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns what `kernels.cpu.playouts.play_out` does, with the same draws: the torch version of the random games."""
+    places = torch.arange(len(keys))
+    parents = places // (len(keys) // state.num_games)
+    own, opponent = (rows[parents] for rows in own_and_opponent(state))
+    passes, none = torch.where(state.finished, 2, state.passes)[parents], torch.zeros_like(own)
+    struck = flood.points_to_rows(state.ko.to(torch.int64), state.board_size)[parents]
+    sides = (own, opponent, state.on_board[parents], (state.to_play == board.BLACK)[parents])
+    games = _RandomGames(*sides, passes, torch.zeros_like(places), longest[parents], keys, struck, none, none, places)
+    ends = torch.zeros(3, *none.shape, dtype=torch.int32)
+    while len(games.game_index):
+        for _ in range(DROP_EVERY):
+            games = games.try_one()
+        black = torch.where(games.black_moves.unsqueeze(1), games.own, games.opponent)
+        ends[:, games.game_index] = torch.stack([black, games.own ^ games.opponent ^ black, games.first])
+        games = games.select(games.is_running.nonzero().squeeze(1))
+    return ends[:2], ends[2]

@@ -1,4 +1,4 @@
-"""Random games on the CPU, one after another: what `selfplay.playout` does in NumPy, with the same draws."""
+"""Random games on the CPU, one after another: the same draws and games as `selfplay.playout.play_out`."""
 
 from typing import Any
 

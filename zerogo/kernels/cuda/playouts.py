@@ -1,5 +1,5 @@
-"""Random games on CUDA, whole ones in one launch, a warp each: what `selfplay.playout` does in NumPy, with the same
-draws."""
+"""Random games on CUDA, whole ones in one launch, a warp each: the same draws and games as
+`selfplay.playout.play_out`."""
 
 from typing import Any
 
