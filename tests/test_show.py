@@ -15,7 +15,7 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.rules import Rules, coords
 from zerogo.show.__main__ import main, parse
-from zerogo.show.views import VIEWS, Models, Scene, chosen_moves, make_models, read_game, winrates_black
+from zerogo.show.views import VIEWS, Models, Scene, make_models, parse_moves, read_game, winrates_black
 
 TABLES = tables("show")
 MOVES = ["B2", "A2", "C2", "B1", "pass", "C1"]
@@ -52,20 +52,20 @@ def pixels(path: Path) -> np.ndarray:
 
 def test_moves_are_chosen_by_number_from_the_end_and_in_ranges(folder: Path):
     game = read_game(folder / "game.sgf")
-    assert chosen_moves(None, game) == [6] and chosen_moves("0", game) == [0] and chosen_moves("-1", game) == [6]
-    assert chosen_moves("-7", game) == [0] and chosen_moves("all", game) == list(range(7))
-    assert chosen_moves("1-3, 5,2", game) == [1, 2, 3, 5]
-    assert chosen_moves("4-2", game) == [4, 3, 2] and chosen_moves("-3--1", game) == [4, 5, 6]
+    assert parse_moves(None, game) == [6] and parse_moves("0", game) == [0] and parse_moves("-1", game) == [6]
+    assert parse_moves("-7", game) == [0] and parse_moves("all", game) == list(range(7))
+    assert parse_moves("1-3, 5,2", game) == [1, 2, 3, 5]
+    assert parse_moves("4-2", game) == [4, 3, 2] and parse_moves("-3--1", game) == [4, 5, 6]
     for text in ("7", "-8", "2-9", "x", "", "1.5", "99999999999", "1-" + "9" * 5000):
         with pytest.raises(InputError, match="--move is"):
-            chosen_moves(text, game)
+            parse_moves(text, game)
 
 
 def test_a_game_is_shown_up_to_its_illegal_move(folder: Path):
     game = read_game(folder / "illegal.sgf")
-    assert chosen_moves(None, game) == [2] and chosen_moves("all", game) == [0, 1, 2]
+    assert parse_moves(None, game) == [2] and parse_moves("all", game) == [0, 1, 2]
     with pytest.raises(InputError, match="illegal.sgf can't be shown after move 3: move 3, black B2, is illegal"):
-        chosen_moves("-1", game)
+        parse_moves("-1", game)
 
 
 def test_scenes_know_who_is_to_move_and_what_was_set_up_on_the_way(folder: Path):

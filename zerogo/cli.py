@@ -1,5 +1,5 @@
-"""One opening for all front ends: the options that their command lines share, and what follows from them: settings,
-threads, kernels, device, and the players and analysts of the words that a person types.
+"""What all front ends share: the options of their command lines, what follows from them (settings, threads, kernels,
+device), and the players and analysts that words on a command line name.
 
 Importing this module imports no torch, so that --help and mistakes in a command line are answered at once."""
 
@@ -70,13 +70,13 @@ def make_parser(name: str, description: str | None, epilog: str, **settings: Any
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str, **changes: dict[str, Any]) -> None:
-    """Adds options of OPTIONS to a command line, each as `--name` with the default None: as the config has it.
+    """Adds options of OPTIONS to a command line, each as `--name`; the default None stands for the config's value.
 
-    changes: arguments of `add_argument` that are others here, such as device={"default": "auto"}."""
+    changes: other arguments of `add_argument`, such as device={"default": "auto"}."""
     for name in (*names, *changes):
-        known = OPTIONS[name] | changes.get(name, {})
-        default = known.get("default", KEYS.get(name))
-        parser.add_argument(f"--{name}", **known | {"help": known["help"].format(key=default)})
+        option = OPTIONS[name] | changes.get(name, {})
+        default = option.get("default", KEYS.get(name))
+        parser.add_argument(f"--{name}", **option | {"help": option["help"].format(key=default)})
 
 
 def add_overrides(parser: argparse.ArgumentParser, source: str = "checkpoint or config") -> None:
@@ -91,7 +91,7 @@ def is_override(text: str) -> bool:
 
 
 class LineQueue:
-    """The lines that have come and are not yet taken: a thread reads them, so that a search can see that one waits."""
+    """Lines of an input that are not read yet: a thread collects them, so that a search can see that one waits."""
 
     def __init__(self, lines: Iterable[Any]) -> None:
         self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()  # None is the end of the input
@@ -105,7 +105,7 @@ class LineQueue:
         return line
 
     def is_waiting(self) -> bool:
-        """Says whether another line, even an empty one, or the end of the input has come."""
+        """Returns whether a line, even an empty one, or the end of the input has come."""
         return self._ended or not self._waiting.empty()
 
     def _read(self, lines: Iterable[Any]) -> None:
@@ -159,7 +159,7 @@ class Setup:
 
 
 def open_front_end(arguments: argparse.Namespace, words: Sequence[str | Path] = ()) -> Setup:
-    """Returns what the options and overrides of a command line ask for, after setting the process up for it.
+    """Returns the setup that the options and overrides of a command line ask for, with the process set up for it.
 
     words: those for players, whose first checkpoint lends its settings if there is no --config. Raises InputError."""
     return set_up(*read_config(arguments, words))

@@ -114,7 +114,7 @@ def train_config(arguments: argparse.Namespace) -> Any:
 
 
 def resumed_overrides(arguments: argparse.Namespace, config: Any) -> list[str] | None:
-    """Returns what replaces the own settings of a run that is resumed, None where --config has all settings.
+    """Returns the settings that replace those of a resumed run, None where --config has all settings.
 
     The folder may have been moved since the run was started, so its saved place does not count."""
     if not arguments.resume or arguments.config is not None:
@@ -151,17 +151,29 @@ def main_train(arguments: argparse.Namespace) -> None:
             train(config, arguments.resume, overrides)
 
 
-def launches(settings: RunConfig, most: int) -> bool:
-    """Returns whether the command was done in processes that this one started, as many as `run.processes` says: not
-    where that is 1, or in a process that torchrun or this function has started. most: what "auto" may choose."""
+def launches(settings: RunConfig, max_processes: int) -> bool:
+    """Returns whether the command ran in processes that this one started, as many as `run.processes` says: not where
+    that is 1, nor in a process that torchrun or this function has started. max_processes: the limit of "auto"."""
     from zerogo import tuning
     from zerogo.system import distributed
 
-    if distributed.is_rank_of_launcher() or (number := tuning.num_processes(settings, most)) == 1:
+    if distributed.is_rank_of_launcher() or (number := tuning.num_processes(settings, max_processes)) == 1:
         return False
     print(f"{number} processes share the work (run.processes)", flush=True)
     distributed.launch(number)
     return True
+
+
+def output_folder(out: Path | None, name: str, may_exist: bool = False) -> Path:
+    """Returns the folder of --out, by default checkpoints/NAME-DATE-TIME; all ranks get rank 0's. Raises InputError
+    where it must be new and is not."""
+    from zerogo.system import distributed
+    from zerogo.system.runtime import require_new_folder
+
+    out = distributed.all_gather_object(out or Path("checkpoints") / time.strftime(f"{name}-%Y%m%d-%H%M%S"))[0]
+    if not may_exist:
+        distributed.broadcast_from_rank0(require_new_folder, out, "--out")
+    return out
 
 
 def parse_selfplay(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -186,7 +198,6 @@ def main_selfplay(arguments: argparse.Namespace) -> None:
     """Plays games for a run, or writes games of a checkpoint."""
     from zerogo.pipeline import generate, watch
     from zerogo.system import distributed
-    from zerogo.system.runtime import require_new_folder
 
     if arguments.watch:
         return watch(arguments.watch, arguments.overrides)
@@ -195,9 +206,7 @@ def main_selfplay(arguments: argparse.Namespace) -> None:
         raise InputError(f"--games is {games}; it must be 1 or more")
     with distributed.process_group():
         config, checkpoints = cli.read_config(arguments, [arguments.checkpoint])
-        out = arguments.out or Path("checkpoints") / time.strftime("selfplay-%Y%m%d-%H%M%S")
-        out = distributed.all_gather_object(out)[0]
-        distributed.broadcast_from_rank0(require_new_folder, out, "--out")
+        out = output_folder(arguments.out, "selfplay")
         if not launches(config.run, games):
             setup = cli.set_up(config, checkpoints)
             generate(setup, setup.checkpoint(arguments.checkpoint), games, out)
@@ -235,7 +244,6 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
     """Plays a match, or shows the ratings of a run."""
     from zerogo.arena import evaluate, pool
     from zerogo.system import distributed
-    from zerogo.system.runtime import require_new_folder
 
     if arguments.ratings is not None:
         print("\n".join(pool.show(arguments.ratings)))
@@ -249,9 +257,6 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
         raise InputError("--resume needs --out with the folder of the match")
     with distributed.process_group():
         config, checkpoints = cli.read_config(arguments, arguments.players)
-        out = arguments.out or Path("checkpoints") / time.strftime("match-%Y%m%d-%H%M%S")
-        out = distributed.all_gather_object(out)[0]
-        if not arguments.resume:
-            distributed.broadcast_from_rank0(require_new_folder, out, "--out")
+        out = output_folder(arguments.out, "match", arguments.resume)
         if not launches(config.run, arguments.games // 2):
             evaluate(arguments.players, arguments.games, config, out, arguments.opening, arguments.resume, checkpoints)

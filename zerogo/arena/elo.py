@@ -1,4 +1,4 @@
-"""Results of games as strength: win rates with intervals, Elo differences, ratings of a pool (Bradley-Terry), and SPRT.
+"""Strength from results of games: win rates with intervals, Elo differences, ratings of a pool (Bradley-Terry), SPRT.
 
 A game gives points: 1 for a win, 0.5 for a draw, 0 for a loss. Elo is logistic: a difference of d is a win rate of 1 /
 (1 + 10^(-d / 400)). Intervals are 95 % and two-sided. Everything is numpy or plain numbers in
@@ -12,7 +12,7 @@ import numpy as np
 
 Z95 = 1.959963984540054
 ELO_PER_NAT = 400.0 / math.log(10.0)
-PAIR_PRIOR = 4.0  # pairs of independent games thought to have been seen, so that a few equal pairs are no certainty
+PAIR_PRIOR = 4.0  # prior: pairs of independent games, so that a few equal pairs are no certainty
 PRIOR_DRAWS = 1.0  # games between any two that met, in ratings
 SPREAD = 3000.0  # Elo: standard deviation of ratings where no game says anything, so that a pool in two parts has some
 NEVER_SEEN = 1e-3  # games: count of an outcome that has not come yet in SPRT, as fishtest does
@@ -145,20 +145,20 @@ def _curvature(
     diagonal = meetings.sums(weight, weight) + ridge
 
     def solve(right: np.ndarray) -> np.ndarray:
-        found, left = np.zeros_like(right), right.copy()
-        scaled = left / diagonal
-        direction, size = scaled, left @ scaled
+        solution, residual = np.zeros_like(right), right.copy()
+        scaled = residual / diagonal
+        direction, size = scaled, residual @ scaled
         least = 1e-24 * size
         for _ in range(10 * len(right)):
             if size <= least:
                 break
             image = diagonal * direction - meetings.sums(weight * direction[j], weight * direction[i])
             length = size / (direction @ image)
-            found, left = found + length * direction, left - length * image
-            scaled = left / diagonal
-            before, size = size, left @ scaled
+            solution, residual = solution + length * direction, residual - length * image
+            scaled = residual / diagonal
+            before, size = size, residual @ scaled
             direction = scaled + size / before * direction
-        return found
+        return solution
 
     return expected, solve
 
@@ -185,8 +185,8 @@ def sprt(counts: Sequence[float], elo0: float, elo1: float, alpha: float = 0.05,
     if len(counts) not in (3, 5):
         raise ValueError(f"sprt: {len(counts)} counts; allowed are 3 (losses, draws, wins) and 5 (pairs by points)")
     if not elo0 < elo1 or not 0 < alpha < 0.5 or not 0 < beta < 0.5:
-        given = f"elo0 {elo0}, elo1 {elo1}, alpha {alpha}, beta {beta}"
-        raise ValueError(f"sprt: {given}; allowed are elo0 < elo1, alpha and beta in (0, 0.5)")
+        values = f"elo0 {elo0}, elo1 {elo1}, alpha {alpha}, beta {beta}"
+        raise ValueError(f"sprt: {values}; allowed are elo0 < elo1, alpha and beta in (0, 0.5)")
     lower, upper = math.log(beta / (1 - alpha)), math.log((1 - beta) / alpha)
     llr = _log_likelihood_ratio(np.asarray(counts, dtype=np.float64), win_rate(elo0), win_rate(elo1))
     verdict = "H1" if llr >= upper else "H0" if llr <= lower else "continue"

@@ -1,5 +1,5 @@
-"""What the checkpoints of a run won against fixed opponents and each other, in a file of the run that only grows: their
-ratings with intervals, whom the newest should meet, and whether it is stronger than another.
+"""The rating pool of a run: the matches of its checkpoints, in a file that only grows; their ratings with intervals,
+whom the newest should meet, and whether it is stronger than another.
 
     matches.jsonl    one match in each line
     matches/*.sgf    some games of each, for people
@@ -67,7 +67,7 @@ def add(path: Path, result: MatchResult) -> None:
         file.flush()
         os.fsync(file.fileno())
     names, size = (result.name_a, result.name_b), result.rules.size
-    with suppress(InputError, OSError):  # a full disk; nothing goes on from them
+    with suppress(InputError, OSError):  # a full disk; nothing depends on them
         folder = make_directory(path.parent / FOLDER)
         for game in result.games[:KEPT_GAMES]:
             record = record_of(game, names, result.rules)
@@ -76,13 +76,13 @@ def add(path: Path, result: MatchResult) -> None:
 
 def read(path: Path) -> list[Meeting]:
     """Returns the matches of a file, each once, none where there is no file."""
-    found: dict[tuple, Meeting] = {}
+    matches: dict[tuple, Meeting] = {}
     for line in path.read_bytes().splitlines() if path.exists() else []:
         with suppress(ValueError, TypeError):
             meeting = Meeting(**bounds.parse_json(line))
             if 0 <= float(meeting.points) <= int(meeting.games) and len(meeting.pairs) == 5:
-                found[meeting.player, meeting.opponent, int(meeting.size), meeting.seed, meeting.games] = meeting
-    return list(found.values())
+                matches[meeting.player, meeting.opponent, int(meeting.size), meeting.seed, meeting.games] = meeting
+    return list(matches.values())
 
 
 def _meetings(meetings: Sequence[Meeting], size: int) -> tuple[dict[str, int], elo.Meetings]:
@@ -105,7 +105,7 @@ def rate(meetings: Sequence[Meeting], size: int, names: Collection[str] = ()) ->
     order = np.argsort(-values, kind="stable").tolist()
     shown = [k for place, k in enumerate(order) if place < SHOWN or players[k] in names]
     ratings = elo.bradley_terry(pairs, of=shown)
-    return [(players[k], *(float(found[k]) for found in (ratings.elo, ratings.low, ratings.high))) for k in shown]
+    return [(players[k], *(float(values[k]) for values in (ratings.elo, ratings.low, ratings.high))) for k in shown]
 
 
 def strongest(meetings: Sequence[Meeting], size: int, names: Collection[str]) -> list[str]:
@@ -129,16 +129,16 @@ def most_telling(meetings: Sequence[Meeting], size: int, newest: str, others: Se
 
     So whoever is about as strong and is least known against it comes first. The newest must have met somebody."""
     numbers, pairs = _meetings(meetings, size)
-    known = [name for name in others if name in numbers]
-    ratings = elo.bradley_terry(pairs, numbers[newest], of=[numbers[name] for name in known])
+    rated = [name for name in others if name in numbers]
+    ratings = elo.bradley_terry(pairs, numbers[newest], of=[numbers[name] for name in rated])
 
-    def told(name: str) -> float:
+    def information(name: str) -> float:
         k = numbers[name]
         rate = elo.win_rate(ratings.elo[k])
         deviation = (ratings.high[k] - ratings.elo[k]) / elo.Z95 / elo.ELO_PER_NAT
         return math.log1p(games * rate * (1 - rate) * deviation**2)
 
-    return [*sorted(known, key=told, reverse=True), *(name for name in others if name not in numbers)]
+    return [*sorted(rated, key=information, reverse=True), *(name for name in others if name not in numbers)]
 
 
 def verdict(meetings: Sequence[Meeting], size: int, one: str, other: str) -> elo.Sprt:

@@ -1,8 +1,8 @@
-"""A board, and what a search or a network makes of it, as text for a terminal and as an image for TensorBoard, a file
-or a report; several pictures side by side; the planes that a network sees; the win rate of a game; the strength of a
-run.
+"""A board, and what a search or a network says of it, as text for a terminal and as an image for TensorBoard, a file or
+a report. Also several pictures side by side, a network's input planes, the win rate of a game, and the strength of a
+run over time.
 
-Everything here is for people, one board at a time, on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions
+Each function draws one board on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions
 as everywhere. Images are uint8 [height, width, 3], RGB; `png` makes a file's bytes of one. They are drawn on a
 `Canvas`: shapes in a larger image that is scaled down, which smooths their edges, and text on top in its own size."""
 
@@ -42,8 +42,8 @@ _SIGNS = ".XO"
 
 
 class Canvas:
-    """A picture in the making. Coordinates are pixels of the finished one and may be fractions; (0, 0) is the centre of
-    its first pixel. Text comes last, over all shapes, in the order in which it was asked for."""
+    """A picture that is being drawn. Coordinates are pixels of the finished one and may be fractions; (0, 0) is the
+    centre of its first pixel. Text is drawn last, over all shapes, in the order of the calls."""
 
     def __init__(self, width: int, height: int, colour: RGB) -> None:
         self.width, self.height = width, height
@@ -126,7 +126,7 @@ def _stone(radius: int, is_black: bool) -> Image.Image:
 
 @cache
 def font(size: int) -> ImageFont.FreeTypeFont:
-    """Returns pillow's own font, which is there wherever pillow is."""
+    """Returns the font that comes with pillow."""
     return ImageFont.load_default(size)
 
 
@@ -164,7 +164,7 @@ def png(image: np.ndarray) -> bytes:
 
 
 class RankedMove(Protocol):
-    """A move that a search has tried: visits, win rate in [0, 1], score, prior and best line, from its side's view."""
+    """A move of a search: visits, win rate in [0, 1], score, prior and best line, from its side's view."""
 
     action: int
     visits: int
@@ -209,10 +209,10 @@ def grid_text(labels: Sequence[str], size: int, stones: Tensor | None = None) ->
     return "\n".join([*lines, head])
 
 
-def candidates_text(candidates: Sequence[RankedMove], size: int, most: int = 12) -> str:
+def candidates_text(candidates: Sequence[RankedMove], size: int, max_rows: int = 12) -> str:
     """Returns a search's moves as a table: move, visits, win rate, score, prior, and the line that it expects."""
     lines = [f"{'move':>5} {'visits':>7} {'win %':>6} {'score':>6} {'prior':>6}  line"]
-    for move in candidates[:most]:
+    for move in candidates[:max_rows]:
         tried = f"{coords.to_gtp(move.action, size):>5} {move.visits:>7} {100 * move.winrate:>6.1f}"
         line = coords.vertices(move.pv, size)
         lines.append(f"{tried} {move.score:>+6.1f} {100 * move.prior:>6.1f}  {line}")
@@ -269,14 +269,14 @@ def board_image(
 
 
 def _pass_line(is_last: bool, policy: Tensor | None, visits: Tensor | None, passes: Sequence[RankedMove]) -> str:
-    """Returns what there is to say of a pass."""
-    parts = ["last move: pass"] if is_last else []
+    """Returns the line on the pass: whether it was the last move, its probability, visits and win rate."""
+    words = ["last move: pass"] if is_last else []
     if policy is not None:
-        parts.append(f"pass {100 * float(policy[-1]):.1f} %")
+        words.append(f"pass {100 * float(policy[-1]):.1f} %")
     if visits is not None and visits[-1] > 0:
-        parts.append(f"pass {short_count(int(visits[-1]))} visits")
-    parts += [f"{coords.GTP_PASS} {100 * m.winrate:.1f} %, {short_count(m.visits)} visits" for m in passes]
-    return ", ".join(parts)
+        words.append(f"pass {short_count(int(visits[-1]))} visits")
+    words += [f"{coords.GTP_PASS} {100 * m.winrate:.1f} %, {short_count(m.visits)} visits" for m in passes]
+    return ", ".join(words)
 
 
 class _BoardDrawing:
@@ -334,11 +334,11 @@ class _BoardDrawing:
 
     def line(self, line: Sequence[tuple[int, int]]) -> None:
         """Draws moves to come as pale stones with numbers; of several on one point the first is shown."""
-        taken: set[int] = set()
+        numbered: set[int] = set()
         for number, (point, colour) in enumerate(line, start=1):
-            if point >= len(self.colours) or self.colours[point] or point in taken:
+            if point >= len(self.colours) or self.colours[point] or point in numbered:
                 continue
-            taken.add(point)
+            numbered.add(point)
             self.canvas.stone(self.spot(point), 0.45 * self.cell, colour == 1, 0.72)
             ink = (255, 255, 255) if colour == 1 else INK
             self.canvas.text(self.spot(point), str(number), max(7, round(0.42 * self.cell)), ink)
@@ -346,7 +346,7 @@ class _BoardDrawing:
     def candidates(self, moves: Sequence[RankedMove]) -> None:
         """Draws a search's moves, best first: win rate in per cent over visits, the colour by what they give away
         against the best, which has a ring."""
-        cell, most = self.cell, max((1, *(move.visits for move in moves)))
+        cell, max_visits = self.cell, max((1, *(move.visits for move in moves)))
         for rank, move in reversed(list(enumerate(moves))):
             if move.action == self.size**2:
                 continue
@@ -355,7 +355,7 @@ class _BoardDrawing:
             if rank >= NUMBERED:
                 self.canvas.disc((x, y), 0.16 * cell, (*colour, 200))
                 continue
-            fill = mixed(WOOD, colour, 0.55 + 0.45 * (move.visits / most) ** 0.5)
+            fill = mixed(WOOD, colour, 0.55 + 0.45 * (move.visits / max_visits) ** 0.5)
             edge, width = (mixed(fill, BLACK, 0.35), 1) if rank else (BEST, max(1, 0.06 * cell))
             self.canvas.disc((x, y), 0.485 * cell, fill, edge, width)
             share = f"{100 * move.winrate:.{0 if cell < 40 else 1}f}"
@@ -445,11 +445,11 @@ def plane_image(values: Tensor, stones: Tensor | None = None, cell: int = 16) ->
     values: [N, N], blue where positive and red where negative, the stronger the larger, up to the largest (at least 1);
     values that are neither 0 nor 1 are written where a cell has room. stones: int8 [N, N], drawn as small stones, so
     that one sees where one is."""
-    size, most = values.shape[0], max(1.0, float(values.abs().max()))
+    size, largest = values.shape[0], max(1.0, float(values.abs().max()))
     canvas = Canvas(size * cell + 1, size * cell + 1, PAPER)
     for point, value in enumerate(values.flatten().tolist()):
         row, column = divmod(point, size)
-        fill = mixed(NOTHING, POSITIVE if value > 0 else NEGATIVE, min(1.0, abs(value) / most))
+        fill = mixed(NOTHING, POSITIVE if value > 0 else NEGATIVE, min(1.0, abs(value) / largest))
         canvas.box((column * cell, row * cell), ((column + 1) * cell, (row + 1) * cell), fill, (216, 208, 194))
         centre = (column + 0.5) * cell, (row + 0.5) * cell
         colour = 0 if stones is None else int(stones[row, column])
@@ -503,10 +503,10 @@ def winrate_chart(winrates_black: Sequence[float], ply: int, width: int, height:
     return canvas.finish()
 
 
-def round_step(span: float, most: int) -> float:
-    """Returns the least of 1, 2, 5, 10, 20, 50, … that divides a span into at most so many parts."""
-    power = 10.0 ** math.floor(math.log10(max(span, 1e-9) / most))
-    return next(factor * power for factor in (1, 2, 5, 10, 20) if span <= most * factor * power * (1 + 1e-9))
+def round_step(span: float, max_steps: int) -> float:
+    """Returns the least of 1, 2, 5, 10, 20, 50, … that divides a span into at most so many steps."""
+    power = 10.0 ** math.floor(math.log10(max(span, 1e-9) / max_steps))
+    return next(factor * power for factor in (1, 2, 5, 10, 20) if span <= max_steps * factor * power * (1 + 1e-9))
 
 
 def learning_curve(

@@ -1,4 +1,4 @@
-"""Positions of a game, what a network and its search make of each, and the views that `--what` names."""
+"""`zerogo show`: positions of a game, what a network and its search say of each, and the views that `--what` names."""
 
 import argparse
 import dataclasses
@@ -42,8 +42,8 @@ _RANGE = re.compile(r"(-?\d{1,9})(?:-(-?\d{1,9}))?")
 
 @dataclasses.dataclass(frozen=True)
 class Models:
-    """What a command line names, None where it does not, and how it wants it drawn. rules: those of the checkpoint.
-    cell: pixels between two lines, 0 for what suits the board. has_numbers: whether stones carry move numbers."""
+    """What a command line names, None where it names none, and how to draw it. rules: those of the checkpoint. cell:
+    pixels between two lines, 0 for a size by the board. has_numbers: whether stones carry move numbers."""
 
     analyst: Analyst | None = None
     encoder: Encoder | None = None
@@ -53,7 +53,7 @@ class Models:
 
 
 def make_models(arguments: argparse.Namespace) -> Models:
-    """Returns the analyst and the encoder of a command line. Raises InputError where there are none such."""
+    """Returns the analyst and the encoder of a command line. Raises InputError for those that don't exist."""
     checkpoint, symmetries, simulations = arguments.checkpoint, arguments.symmetries, arguments.simulations
     is_network = checkpoint is not None and playouts_of(checkpoint) is None
     if is_network and not bounds.shipped(checkpoint).exists():
@@ -103,7 +103,7 @@ def empty_game(models: Models) -> ShownGame:
     return ShownGame("empty board", sgf.GameRecord(models.rules, []), 0)
 
 
-def chosen_moves(text: str | None, game: ShownGame) -> list[int]:
+def parse_moves(text: str | None, game: ShownGame) -> list[int]:
     """Returns the moments that --move names: moves that have been played, 0 to all of them.
 
     text: numbers and ranges, "40", "10-20", "5,10-12", "all"; negative ones count from the end, -1 is after the last
@@ -113,15 +113,15 @@ def chosen_moves(text: str | None, game: ShownGame) -> list[int]:
         return [_moment(max(0, game.last), game)]
     if text == "all":
         return list(range(_moment(0, game), game.last + 1))
-    found: list[int] = []
+    moments: list[int] = []
     for part in text.replace(" ", "").split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
             allowed = "allowed are numbers and ranges such as 40, -1, 10-20 or 5,10,15, and all"
             raise InputError(f"--move is {quote(text)}; {allowed}")
         first, last = (_moment(int(end), game) for end in (match[1], match[2] or match[1]))
-        found += range(first, last + 1) if first <= last else range(first, last - 1, -1)
-    return list(dict.fromkeys(found))
+        moments += range(first, last + 1) if first <= last else range(first, last - 1, -1)
+    return list(dict.fromkeys(moments))
 
 
 def _moment(number: int, game: ShownGame) -> int:
@@ -144,7 +144,7 @@ class Scene:
         self.game = LiveGame.of_record(sgf.since_edit(shown.record, move))
         if models.analyst is not None:
             require_size(models.analyst, self.game.size, f"{shown.name} is on")
-        self.cell = models.cell or next(cell for most, cell in CELLS if self.game.size <= most)
+        self.cell = models.cell or next(cell for max_side, cell in CELLS if self.game.size <= max_side)
         self.stones = torch.tensor(self.game.state.stones(), dtype=torch.int8)
         turns = shown.record.turns()
         # Who moves next in the game, at its end the other side.
@@ -182,12 +182,12 @@ class Scene:
 
     @cached_property
     def evaluation(self) -> Evaluation:
-        """What the network says without a search, a batch of one on the host."""
+        """The network's evaluation without a search, a batch of one on the host."""
         return self.models.analyst.evaluate(self.state).map(lambda part: part.float().cpu())
 
     @cached_property
     def analysis(self) -> Analysis:
-        """What the search says."""
+        """The analysis of the search."""
         analyst = self.models.analyst
         session = AnalysisSession(analyst, capacity=2 * analyst.simulations + SPARE_NODES)
         session.set_position(self.game, self.to_play)
@@ -196,19 +196,19 @@ class Scene:
 
     @cached_property
     def planes(self) -> torch.Tensor:
-        """What the encoder makes of the position: float32 [C, N, N]."""
+        """The position's planes: float32 [C, N, N]."""
         return self.models.encoder.planes(self.state)[0].float().cpu()
 
 
 def winrates_black(game: ShownGame, analyst: Analyst) -> np.ndarray:
     """Returns Black's chances to win after 0, 1, 2, … moves, by the network alone: float64 [moves + 1]."""
-    found: list[float] = []
+    rates: list[float] = []
     for start in range(0, game.last + 1, EVALUATED_AT_ONCE):
         moments = range(start, min(game.last + 1, start + EVALUATED_AT_ONCE))
         states = sgf.positions([game.record] * len(moments), moments, analyst.device, check=False)
         value = analyst.evaluator(states).value.float()
-        found += ((torch.where(states.to_play == board.BLACK, value, -value) + 1) / 2).tolist()
-    return np.array(found)
+        rates += ((torch.where(states.to_play == board.BLACK, value, -value) + 1) / 2).tolist()
+    return np.array(rates)
 
 
 # The views
@@ -221,8 +221,8 @@ class Shown(NamedTuple):
     draw: Callable[[], np.ndarray]
 
 
-def _drawn(scene: Scene, caption: str, **marks: Any) -> np.ndarray:
-    """Returns the board with its last move, and whatever else is asked for."""
+def _draw_board(scene: Scene, caption: str, **marks: Any) -> np.ndarray:
+    """Returns a picture of the board with its last move and other marks, see `picture.board_image`."""
     marks |= {"cell": scene.cell, "numbers": scene.numbers if scene.models.has_numbers else None}
     return picture.board_image(scene.stones, scene.last_action, caption=caption, **marks)
 
@@ -231,7 +231,7 @@ def _board(scene: Scene) -> Shown:
     black, white = (scene.game.state.captures[player] for player in (Colour.BLACK, Colour.WHITE))
     prisoners = f", prisoners: Black has {black}, White {white}" if black or white else ""
     rules = f"komi {scene.game.rules.komi:g}{prisoners}"
-    return Shown(f"{picture.board_text(scene.stones, scene.last_action)}\n{rules}", partial(_drawn, scene, rules))
+    return Shown(f"{picture.board_text(scene.stones, scene.last_action)}\n{rules}", partial(_draw_board, scene, rules))
 
 
 def _policy(scene: Scene) -> Shown:
@@ -239,7 +239,7 @@ def _policy(scene: Scene) -> Shown:
     *shares, share_of_pass = (100 * prior).tolist()
     labels = [f"{share:.1f}" if share >= 0.05 else "" for share in shares]
     text = f"{picture.grid_text(labels, scene.game.size, scene.stones)}\npass {share_of_pass:.1f} %"
-    return Shown(text, partial(_drawn, scene, "probability of each move, %", policy=prior))
+    return Shown(text, partial(_draw_board, scene, "probability of each move, %", policy=prior))
 
 
 def _visits(scene: Scene) -> Shown:
@@ -250,14 +250,14 @@ def _visits(scene: Scene) -> Shown:
     )
     caption = f"visits of each move, {visits.sum()} in all"
     text = f"{grid}\npass {passes} visits of {visits.sum()}"
-    return Shown(text, partial(_drawn, scene, caption, visits=torch.from_numpy(visits)))
+    return Shown(text, partial(_draw_board, scene, caption, visits=torch.from_numpy(visits)))
 
 
 def _ownership(scene: Scene) -> Shown:
     owned, score = scene.sign_black * scene.evaluation.ownership[0], _score_text(scene)
     shares = [f"{round(share):+d}" for share in (100 * owned).flatten().tolist()]
     text = f"{picture.grid_text(shares, scene.game.size)}\n+100 is Black's for sure, -100 White's; {score}"
-    return Shown(text, partial(_drawn, scene, score, ownership_black=owned))
+    return Shown(text, partial(_draw_board, scene, score, ownership_black=owned))
 
 
 def _value(scene: Scene) -> Shown:
@@ -277,13 +277,13 @@ def _score_text(scene: Scene) -> str:
 def _candidates(scene: Scene) -> Shown:
     candidates, best = scene.analysis.candidates, _best_text(scene)
     text = picture.candidates_text(candidates, scene.game.size) if candidates else best
-    return Shown(text, partial(_drawn, scene, best, candidates=candidates))
+    return Shown(text, partial(_draw_board, scene, best, candidates=candidates))
 
 
 def _line(scene: Scene) -> Shown:
     best, colours = scene.analysis.best, (scene.to_play.value, scene.to_play.other.value)
     moves = [] if best is None else [(action, colours[ply % 2]) for ply, action in enumerate(best.pv)]
-    return Shown(_best_text(scene), partial(_drawn, scene, _best_text(scene), line=moves))
+    return Shown(_best_text(scene), partial(_draw_board, scene, _best_text(scene), line=moves))
 
 
 def _best_text(scene: Scene) -> str:
@@ -302,11 +302,11 @@ def _planes(scene: Scene) -> Shown:
     inputs = zip(encoder.global_names, encoder.globals(scene.state)[0].tolist(), strict=True)
     words = [f"{encoder.num_planes} planes", *(f"{name}: {number:.3g}" for name, number in inputs)]
     heading, names = ", ".join([encoder.name, *words]), [f"{k} {name}" for k, name in enumerate(encoder.plane_names)]
-    parts = [heading]
+    lines = [heading]
     for plane, name in zip(scene.planes, names, strict=True):
         labels = ["" if value == 0 else f"{value:.3g}" for value in plane.flatten().tolist()]
-        parts += [f"plane {name}", picture.grid_text(labels, scene.game.size)]
-    return Shown("\n".join(parts), partial(picture.planes_image, scene.planes, names, scene.stones, heading=heading))
+        lines += [f"plane {name}", picture.grid_text(labels, scene.game.size)]
+    return Shown("\n".join(lines), partial(picture.planes_image, scene.planes, names, scene.stones, heading=heading))
 
 
 class SceneView(NamedTuple):
@@ -340,13 +340,14 @@ NEEDED = {
 
 
 def show(arguments: argparse.Namespace) -> None:
-    """Does what a command line says, see `show.__main__.parse`. Raises InputError for bad words in it."""
+    """Prints text and writes pictures as a command line says, see `show.__main__.parse`. Raises InputError for bad
+    options."""
     if arguments.cell and not 12 <= arguments.cell <= 200:
         raise InputError(f"--cell is {arguments.cell}; allowed are 12 to 200 pixels")
     if arguments.out is not None and arguments.out.suffix.lower() not in SUFFIXES:
         raise InputError(f"--out is {arguments.out}; allowed are names that end in {' or '.join(SUFFIXES)}")
     game = read_game(arguments.file) if arguments.file is not None else None
-    moves = chosen_moves(arguments.move, game) if game is not None else []
+    moves = parse_moves(arguments.move, game) if game is not None else []
     models = make_models(arguments)
     usual = "board" if models.analyst is None else "policy,ownership"
     what = [name.strip() for name in (arguments.what or usual).split(",")]
@@ -358,7 +359,7 @@ def show(arguments: argparse.Namespace) -> None:
             raise InputError(f"--what {name} needs {NEEDED[needs]}")
     if game is None:
         game = empty_game(models)
-        moves = chosen_moves(arguments.move, game)
+        moves = parse_moves(arguments.move, game)
     for note in [*game.record.notes, *([game.problem] if game.problem else [])]:
         print(f"{game.name}: {note}", file=sys.stderr)
     if "value" in what:
@@ -372,24 +373,24 @@ def show(arguments: argparse.Namespace) -> None:
 
 def as_text(scene: Scene, what: Sequence[str]) -> str:
     """Returns the views of a scene as text, one below the other."""
-    parts = [scene.heading]
+    lines = [scene.heading]
     for view in (VIEWS[name] for name in what):
-        parts += [f"{view.title_of(scene)}:", view.show(scene).text]
-    return "\n".join(parts)
+        lines += [f"{view.title_of(scene)}:", view.show(scene).text]
+    return "\n".join(lines)
 
 
 def as_image(scene: Scene, what: Sequence[str]) -> np.ndarray:
     """Returns the views of a scene side by side, planes below the others: uint8 [height, width, 3]."""
     views = [VIEWS[name] for name in what if name != "planes"]
-    parts = []
+    rows = []
     if views:
         columns = len(views) if len(views) <= 3 else 2 if len(views) == 4 else 3
         images, titles = [view.show(scene).draw() for view in views], [view.title_of(scene) for view in views]
-        parts.append(picture.mosaic(images, columns, 8, titles, scene.heading))
+        rows.append(picture.mosaic(images, columns, 8, titles, scene.heading))
     if "planes" in what:
         planes = VIEWS["planes"].show(scene).draw()
-        parts.append(planes if views else picture.mosaic([planes], 1, 8, (), scene.heading))
-    return parts[0] if len(parts) == 1 else picture.mosaic(parts, 1, 8)
+        rows.append(planes if views else picture.mosaic([planes], 1, 8, (), scene.heading))
+    return rows[0] if len(rows) == 1 else picture.mosaic(rows, 1, 8)
 
 
 def _write_pictures(scenes: list[Scene], what: Sequence[str], out: Path | None) -> None:
