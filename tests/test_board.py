@@ -3,10 +3,9 @@ operations and those of the leaf step by each implementation against torch, bit 
 
 import dataclasses
 
-import boards
 import pytest
 import torch
-from boards import assert_same, kinds, random_games, random_moves, start
+from boards import after_random_moves, assert_same, kinds, random_games, random_moves, start
 from cases import CASES, PERFT_2X2, spiral
 from diagrams import parse, show
 from implementations import DEVICE, IMPLEMENTATIONS, KERNELS, NUMBA, doing, done
@@ -323,7 +322,7 @@ LEAVES = {  # rules, plies before the roots, length of the paths, simulations of
 @pytest.mark.parametrize("name", LEAVES)
 def test_leaves(name: str, way: str) -> None:
     rules, plies, length, each = LEAVES[name]
-    roots = boards.after_random_moves(rules, plies, 5, move_cap=plies + 7)
+    roots = after_random_moves(rules, plies, 5, move_cap=plies + 7)
     met = {"repeats": 0, "finished": 0}
     for levels in (length,) if way == "triton" else (1, 2, length, 20):
         games = torch.arange(len(rules)).repeat_interleave(each if way == "triton" else 4 * each)

@@ -12,7 +12,7 @@ from positions import CLASSICAL, by_size, ladder_positions, of_stones
 
 from zerogo import board
 from zerogo.board import flood, symmetry
-from zerogo.game import Colour, Point
+from zerogo.game import Colour
 from zerogo.rules import Rules, coords
 
 PLANES = ("caught", "catching", "escaping")
@@ -23,7 +23,8 @@ def compare(positions: list[list[list[int]]], way: str, as_katago: bool = False)
     ladders are meant; returns how many had a string that is caught, and how many were left out."""
     state, bans = of_stones(positions), [None] * len(positions)
     if as_katago:
-        bans = [_some_ban(rows) if game % 2 else None for game, rows in enumerate(positions)]
+        weak = [[one for one in board_of(rows).strings() if len(one.liberties) == 2] for rows in positions]
+        bans = [min(strings[0].liberties) if game % 2 and strings else None for game, strings in enumerate(weak)]
         ko = [-1 if ban is None else ban.row * len(positions[0]) + ban.column for ban in bans]
         state = dataclasses.replace(state, ko=torch.tensor(ko, dtype=torch.int16))
     found = read_ladders(state, way, as_katago=as_katago)
@@ -43,12 +44,6 @@ def compare(positions: list[list[list[int]]], way: str, as_katago: bool = False)
                 assert set(map(tuple, plane[game, colour].nonzero().tolist())) == set(map(tuple, points)), rows
         with_ladder += any(caught for caught, _, _ in wanted.values())
     return with_ladder, left_out
-
-
-def _some_ban(rows: list[list[int]]) -> Point | None:
-    """Returns a liberty of the first string that has two."""
-    weak = (string for string in board_of(rows).strings() if len(string.liberties) == 2)
-    return next((min(string.liberties) for string in weak), None)
 
 
 def check(count: int, seed: int, way: str = "numba", as_katago: bool = False) -> None:
@@ -96,31 +91,6 @@ def test_ladders_on_a_gpu_agree_with_the_recursive_reader() -> None:
     check(600, seed=6, way="triton")
 
 
-@KERNELS
-def test_a_few_ladders_by_each_reader(way: str) -> None:
-    """Positions on small boards; and random stones of several sizes in one batch: captures, kos, full boards."""
-    small = [rows for rows in ladder_positions(40, seed=5) if len(rows) == 7][:3]
-    compare(small, way)
-    same_as_compiled(of_stones(small, [1, 2, 1]), way, for_mover=True)
-    rng = random.Random(3)
-    stones = torch.zeros(2, 6, 6, dtype=torch.int8)
-    for game, size in enumerate((5, 6)):
-        drawn = [[rng.choice((0, 0, 1, 1, 2)) for _ in range(size)] for _ in range(size)]
-        stones[game, :size, :size] = torch.tensor(drawn)
-    same_as_compiled(board.from_stones(stones, torch.tensor([1, 2], dtype=torch.int8), [Rules(5), Rules(6)]), way)
-
-
-def same_as_compiled(state: board.State, way: str, for_mover: bool = False) -> int:
-    """Compares with the CPU's reader where neither gives up; returns how many positions that leaves out."""
-    found, wanted = read_ladders(state, way, for_mover), read_ladders(state, "numba", for_mover)
-    is_read = (found.given_up == 0) & (wanted.given_up == 0)
-    assert found.given_up.dtype == torch.int64
-    for name in PLANES:
-        rows = getattr(found, name)
-        assert rows.dtype == torch.int32 and torch.equal(rows[is_read], getattr(wanted, name)[is_read]), name
-    return int((~is_read).sum())
-
-
 @pytest.mark.parametrize("name", CLASSICAL)
 def test_classical_ladders(name: str) -> None:
     """In all eight positions of the board, and with the colours swapped."""
@@ -133,14 +103,11 @@ def test_classical_ladders(name: str) -> None:
             found = read_ladders(board.from_stones(rows, torch.ones(1, dtype=torch.int8), Rules(size)))
             planes = [flood.unpack_rows(plane[:, colour]) for plane in (found.catching, found.escaping, found.caught)]
             back = [symmetry.transform_planes(plane.unsqueeze(1), symmetry.INVERSE[turn])[0, 0] for plane in planes]
-            catching, escaping, caught = (set(_vertices(plane)) for plane in back)
+            points = [plane.flatten().nonzero().flatten().tolist() for plane in back]
+            catching, escaping, caught = ({coords.to_gtp(point, size) for point in found} for found in points)
             assert (catching, escaping) == (set(expected[0].split()), set(expected[1].split()))
             assert {vertex for vertex in caught if vertex in expected[2].split()} == set(expected[2].split())
             assert bool(caught) == bool(expected[2])
-
-
-def _vertices(plane: torch.Tensor) -> list[str]:
-    return [coords.to_gtp(int(point), len(plane)) for point in plane.flatten().nonzero()]
 
 
 @KERNELS

@@ -3,11 +3,11 @@
 import random
 
 import diagrams
-import numpy as np
 import pytest
 import tiny
 import torch
 from boards import after_random_moves
+from torch import Tensor
 
 from zerogo import board, kernels
 from zerogo.board import flood, rng
@@ -121,54 +121,36 @@ def test_torch_and_numba_play_the_same_random_games() -> None:
         assert torch.equal(compiled, plain) and compiled.any()
 
 
-def score_of_playout(state: GameState, chance: random.Random) -> float:
-    """Returns Black's score at the end of one random game by the plain rules: of the empty points in a random order the
-    first one that may be played and is no eye."""
-    size, start = state.rules.size, state.ply
-    while not state.is_over and state.ply - start < 2 * size * size:
+def score_of_playout(state: GameState, key: Tensor) -> float:
+    """Returns Black's score after one playout by the plain rules: a point is drawn among the empty ones that are
+    no eye, row by row, and a suicide is struck out until the next move."""
+    size, struck, num_moves = state.rules.size, {state.ko}, 0
+    for drawn in ((rng.split(key.unsqueeze(0), 9 * size**2)[0] >> 40) & 0xFFFFFF).tolist():
+        if state.is_over or num_moves == playout.LONGEST * size**2:
+            break
         stones, colour = state.stones(), state.to_play.value
-        points = [(row, column) for row in range(size) for column in range(size) if not stones[row][column]]
-        chance.shuffle(points)
-        moves = (Move(Point(*point)) for point in points if not plain_eye(stones, colour, *point))
-        state = state.play(next((move for move in moves if state.why_illegal(move) is None), Move.pass_turn()))
+        points = [Point(row, column) for row in range(size) for column in range(size) if not stones[row][column]]
+        points = [point for point in points if point not in struck and not plain_eye(stones, colour, *point)]
+        move = Move.play(points[drawn * len(points) >> 24]) if points else Move.pass_turn()
+        if (state.why_illegal(move) or "").startswith("suicide"):
+            struck.add(move.point)
+        else:
+            state, num_moves = state.play(move), num_moves + 1
+            struck = {state.ko}
     return state.area_score_black()
 
 
-def p_value(one: np.ndarray, other: np.ndarray, least: int = 20) -> float:
-    """Returns the chi-square test's chance that two samples of one distribution differ as much as these: scores next to
-    each other share a bin until that holds `least` of both together."""
-    values, place = np.unique(np.concatenate([one, other]), return_inverse=True)
-    bins = [np.zeros(2)]
-    for column in np.stack([np.bincount(part, minlength=len(values)) for part in np.split(place, [len(one)])]).T:
-        if bins[-1].sum() >= least:
-            bins.append(np.zeros(2))
-        bins[-1] = bins[-1] + column
-    found = np.stack(bins)
-    expected = found.sum(1, keepdims=True) * found.sum(0) / found.sum()
-    chi, freedom = ((found - expected) ** 2 / expected).sum(), len(found) - 1
-    half = torch.tensor([freedom / 2, chi / 2], dtype=torch.float64)
-    return float(torch.special.gammaincc(half[0], half[1])) if freedom else 1.0
-
-
-@pytest.mark.parametrize(
-    ("positions", "number"), [(3, 40), pytest.param(20, 500, marks=pytest.mark.slow)], ids=["few", "10000"]
-)
-def test_playouts_are_those_of_the_plain_rules(positions: int, number: int) -> None:
-    """In the distribution of their scores, from positions of random games on 5x5 and, in every fifth, on 7x7. All draws
-    are fixed; with others it would fail once in 1,000 times."""
-    chance, found = random.Random(1), []
-    for serial in range(positions):
-        rules = Rules(7 if serial % 5 == 4 else 5, komi=0.0, superko="simple")
-        state = GameState.new(rules)
-        for _ in range(serial % 13):
-            state = state.play(chance.choice(state.legal_moves()[:-1] or [Move.pass_turn()]))
-        expected = np.array([score_of_playout(state, chance) for _ in range(number)])
-        stones = torch.tensor([state.stones()], dtype=torch.int8)
-        start = board.from_stones(stones, torch.tensor([state.to_play.value], dtype=torch.int8), rules)
-        ends, _ = playout._played(start, rng.key(serial, torch.arange(2000)).unsqueeze(0))
-        found.append(p_value(expected, ends[0].sum((1, 2)).numpy()))
-    print("p-values:", " ".join(f"{p:.3f}" for p in found))
-    assert min(found) > 0.001 / positions and p_value(expected, expected + 1) < 0.001
+@pytest.mark.parametrize("size, plies", [(5, 0), (5, 12), (5, 30), (7, 20), (3, 4)])
+def test_playouts_are_those_of_the_plain_rules(size: int, plies: int) -> None:
+    chance, keys = random.Random(plies), rng.key(size, torch.arange(20))
+    rules = Rules(size, komi=0.0, superko="simple")
+    state = GameState.new(rules)
+    for _ in range(plies):
+        state = state.play(chance.choice(state.legal_moves()[:-1] or [Move.pass_turn()]))
+    state = GameState.from_stones(state.stones(), state.to_play, rules)
+    stones, to_play = torch.tensor([state.stones()], dtype=torch.int8), torch.tensor([state.to_play.value])
+    ends, _ = playout._played(board.from_stones(stones, to_play.to(torch.int8), rules), keys.unsqueeze(0))
+    assert ends[0].sum((1, 2)).tolist() == [score_of_playout(state, key) for key in keys]
 
 
 def made(spec: str) -> Player:
