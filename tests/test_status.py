@@ -1,26 +1,63 @@
-"""Dead stones on finished boards: searches that end in time, and the ends of games of GNU Go (levels 1 to 4 in turn,
-after a few random moves) against itself, judged by its `final_score` at level 10."""
+"""Dead stones, seki and the score: positions that people know, as GTP tells them; searches that end in time; and the
+ends of games of GNU Go (levels 1 to 4 in turn, after a few random moves) against itself, judged by its `final_score` at
+level 10.
+
+data/positions holds a position in each file: what it is, komi, score, the dead stones and those in seki, and the board;
+GNU Go 3.8 at level 10 says the same of their stones. The score is the area as it stands without the dead stones: nobody
+fills what is left between the sides."""
 
 import json
 from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
 from diagrams import parse
 from gtp_talk import ROOT, Talk, engine
 
+from zerogo import scoring
 from zerogo.config import EvaluationConfig
 from zerogo.game import Colour, GameState
+from zerogo.gtp.engine import Engine
 from zerogo.players import status
 from zerogo.players.analyst import Analyst, make_analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import Judge, final_score_black, final_status
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
+from zerogo.sgf import result_text
 
 FINISHED = json.loads((ROOT / "tests/data/finished.json").read_text())  # stones, to play, komi, Black's score
 # Two walls, and a white stone in Black's territory that could live there against weak play.
 WALLS = "\n".join([". . . . X O . . ."] * 4 + [". O . . X O . . ."] + [". . . . X O . . ."] * 4)
 UNFINISHED = ". X . O . \n O . . . X \n . . X . . \n X . O . O \n . O . X ."
+
+
+NETWORKS = {5: "checkpoints/quickstart-5x5.pt", 7: "checkpoints/7x7.pt", 9: "checkpoints/9x9.pt"}
+
+
+class Known(NamedTuple):
+    """A position of a file. score: as GTP has it, empty where the game is not over. dead, seki: points."""
+
+    rows: list[list[int]]
+    komi: float
+    score: str
+    dead: set[int]
+    seki: set[int]
+
+
+def read(path: Path) -> Known:
+    """Returns the position of a file."""
+    head, _, diagram = path.read_text().partition("\n\n")
+    rows = parse(diagram)
+    fields = dict.fromkeys(("komi", "score", "dead", "seki"), "")
+    fields |= {key: text for key, _, text in (line.partition(" ") for line in head.split("\n")[1:])}
+    points = ({coords.from_gtp(text, len(rows)) for text in fields[key].split()} for key in ("dead", "seki"))
+    return Known(rows, float(fields["komi"]), fields["score"], *points)
+
+
+POSITIONS = {path.stem: read(path) for path in sorted((ROOT / "tests/data/positions").glob("*.txt"))}
+ASKED = [(name, player) for name, known in POSITIONS.items() for player in ("mcts:200", NETWORKS[len(known.rows)])]
 
 
 @cache
@@ -30,13 +67,42 @@ def analyst(word: str) -> Analyst:
     return make_analyst(word, EvaluationConfig(), torch.device("cpu"), torch.float32)
 
 
-def finished(rows: list[list[int]], komi: float, to_play: int = 1) -> LiveGame:
+@cache
+def engine_of(player: str, size: int) -> Engine:
+    return engine(player, f"game.size={size}", "--simulations", "200", "--rules", "chinese", "--seed", "1")
+
+
+def finished(rows: list[list[int]], komi: float, to_play: int = 1, num_passes: int = 2) -> LiveGame:
     """Returns a game that has ended on these stones."""
     game = LiveGame(Rules(len(rows), komi, superko="simple"))
     game.set_up(rows, Colour(to_play))
-    for _ in range(2):
+    for _ in range(num_passes):
         game.play(game.to_play, len(rows) ** 2)
     return game
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_the_files_are_right_in_themselves(name: str) -> None:
+    """The score is the area without the dead stones."""
+    known = POSITIONS[name]
+    flat = (stones := torch.tensor([known.rows], dtype=torch.int8)).flatten()
+    assert all(flat[point] for point in known.dead | known.seki) and not known.dead & known.seki
+    flat[list(known.dead)] = 0
+    black = float(scoring.area_ownership_black(flat.view_as(stones)).sum())
+    assert known.score in ("", result_text(black - known.komi))
+
+
+@pytest.mark.parametrize(("name", "player"), ASKED)
+def test_known_positions(name: str, player: str) -> None:
+    """After both have passed, where the game is over."""
+    known, size = POSITIONS[name], len(POSITIONS[name].rows)
+    talk = Talk(engine_of(player, size))
+    talk.value("clear_cache")
+    talk.engine.game = finished(known.rows, known.komi, num_passes=2 if known.score else 0)
+    for kind, points in (("dead", known.dead), ("seki", known.seki)):
+        vertices = talk.value(f"final_status_list {kind}").split()
+        assert {coords.from_gtp(vertex, size) for vertex in vertices} == points, kind
+    assert known.score in ("", talk.value("final_score"))
 
 
 class Watched:
