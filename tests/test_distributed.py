@@ -26,12 +26,11 @@ from torch.distributed.launcher import api
 
 from zerogo import arena, commands, tuning
 from zerogo.arena import pool
-from zerogo.config import RunConfig
 from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import limits, snapshots
 from zerogo.pipeline.measures import Matches
 from zerogo.system import cgroups, distributed, runtime
-from zerogo.tuning import threads
+from zerogo.tuning import trials
 
 
 def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +151,9 @@ def test_a_command_starts_its_own_command_line_again(launched: list, monkeypatch
     ((config, words),) = launched
     assert words == [sys.executable, "-m", "zerogo", "train", "run.processes=3"] and config.nproc_per_node == 3
     assert config.max_restarts == 0 and config.signals_to_handle == "SIGTERM,SIGINT,SIGQUIT"  # as under nohup
-    assert os.environ[distributed.LAUNCHER] == str(os.getpid())
+    assert (
+        os.environ[distributed.LAUNCHER].startswith(f"{os.getpid()}:") and config.rdzv_configs["store_type"] == "file"
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,30 +183,53 @@ def test_a_signal_ends_a_command_and_what_it_started(launched: list) -> None:
     assert raised.value.number == signal.SIGTERM
 
 
-def test_a_process_ends_with_the_one_that_started_it(launched: list, monkeypatch) -> None:
+def test_a_process_ends_with_the_one_that_started_it(launched: list, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", library := Mock())
-    distributed._die_with(os.getppid())
+    os.environ |= {"RANK": "1", "WORLD_SIZE": "2", distributed.LAUNCHER: f"{os.getppid()}:{tmp_path}/store"}
+    assert distributed._store_of_launcher()[1:] == (1, 2)
     assert library.return_value.prctl.call_args.args == (1, signal.SIGKILL) or sys.platform != "linux"
+    os.environ[distributed.LAUNCHER] = f"{os.getppid() + 1}:{tmp_path}/store"
     with pytest.raises(SystemExit):
-        distributed._die_with(os.getppid() + 1)
+        distributed._store_of_launcher()
+
+
+@pytest.mark.parametrize(
+    ("rates", "number"),
+    [
+        ({"1": 10.0, "2": 19.0, "4": 36.0, "6": 47.0}, 5),  # the limit
+        ({"1": 10.0, "2": 19.0, "4": 36.0, "6": 38.0}, 4),
+        ({"1": 10.0, "2": 13.0, "4": 36.0}, 1),  # two threads of one core
+        (None, 1),
+    ],
+)
+def test_as_many_processes_on_a_cpu_as_are_a_gain(rates: dict | None, number: int, monkeypatch) -> None:
+    monkeypatch.setattr(runtime, "usable_cores", lambda: 6)
+    monkeypatch.setattr(tuning, "ask", lambda questions: [{"untried": ""} if rates is None else {"rates": rates}])
+    assert tuning.num_processes(tiny.config("run.processes=auto"), 5) == number
+    monkeypatch.setattr(runtime, "free_bytes", lambda device: 0)
+    assert tuning.num_processes(tiny.config("run.processes=auto"), 5) == 1
+
+
+def test_the_rates_of_several_processes() -> None:
+    rates = trials.processes(tiny.config().to_dict(), 2, "float32", 0.01)["rates"]
+    assert rates.keys() == {"1", "2"} and min(rates.values()) > 0
 
 
 def test_the_number_of_processes(monkeypatch) -> None:
-    """One for each core or GPU for which there is memory and an equal share of the batch."""
-    monkeypatch.setattr(threads, "usable_cores", lambda: 6)
-    auto = RunConfig(processes="auto", device="cpu")
-    assert [tuning.num_processes(settings, 5) for settings in (auto, RunConfig(processes=9), RunConfig())] == [5, 9, 1]
-    monkeypatch.setattr(threads, "pick_device", torch.device)
+    """One for each GPU; of a run as many as can share a batch and have the memory."""
+    assert tuning.num_processes(tiny.config("run.processes=9"), 5) == 9
+    monkeypatch.setattr(runtime, "pick_device", torch.device)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    found = [tuning.num_processes(RunConfig(processes="auto", device=name), 9) for name in ("cuda", "cuda:1")]
-    assert found == [4, 1]
+    devices = "run.device=cuda", "run.device=cuda:1"
+    assert [tuning.num_processes(tiny.config("run.processes=auto", device), 9) for device in devices] == [4, 1]
     config = tiny.config("training.batch=12", "pipeline.games_per_iteration=5")
     assert limits.most_processes(config) == 4
-    monkeypatch.setattr(runtime, "free_bytes", lambda device: 1.5 * limits.PROCESS)
+    monkeypatch.setattr(runtime, "free_bytes", lambda device: 1.5 * tuning.PROCESS_BYTES)
     assert limits.most_processes(config) == 2
-    monkeypatch.setattr(cgroups, "num_cores", lambda: 2.0)
     monkeypatch.setattr(distributed, "local_rank_and_size", lambda: (1, 2))
-    assert runtime.usable_cores() == 1
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(4), raising=False)
+    monkeypatch.setattr(cgroups, "num_cores", lambda: None)
+    assert runtime.usable_cores() == 2
 
 
 @pytest.mark.parametrize("is_rank", [False, True])

@@ -27,7 +27,8 @@ from zerogo.tuning.trials import Table as Table
 
 CPU = torch.device("cpu")
 SETTINGS = """
-    run.device=cpu run.threads=1 run.precision=float32 run.name=tiny game.size=3 game.komi=4.5 game.move_cap=12
+    run.device=cpu run.processes=1 run.threads=1 run.precision=float32 run.name=tiny
+    game.size=3 game.komi=4.5 game.move_cap=12
     features.encoder=zero17 selfplay.opening_plies=0
     network.blocks=1 network.channels=8 network.pooling_channels=4 network.head_channels=4 network.value_hidden=8
     search.max_considered=2 selfplay.slots=8 selfplay.full_simulations=2 selfplay.cheap_simulations=1

@@ -15,7 +15,7 @@ from zerogo import cli
 from zerogo.errors import InputError
 
 if TYPE_CHECKING:  # it imports torch
-    from zerogo.config import RunConfig
+    from zerogo.config import Config
 
 TRAIN = "Starts or resumes a training run: self-play, training and evaluation in turn."
 TRAIN_EXAMPLES = """
@@ -147,17 +147,17 @@ def main_train(arguments: argparse.Namespace) -> None:
         with contextlib.suppress(InputError):  # of a damaged config.yaml, which the run replaces
             saved = overrides is not None and snapshots.config_of(config.run.folder, None, overrides)
         settings = saved or config
-        if not launches(settings.run, limits.most_processes(settings)):
+        if not launches(settings, limits.most_processes(settings)):
             train(config, arguments.resume, overrides)
 
 
-def launches(settings: RunConfig, max_processes: int) -> bool:
+def launches(config: Config, max_processes: int) -> bool:
     """Returns whether the command ran in processes that this one started, as many as `run.processes` says: not where
     that is 1, nor in a process that torchrun or this function has started. max_processes: the limit of "auto"."""
     from zerogo import tuning
     from zerogo.system import distributed
 
-    if distributed.is_rank_of_launcher() or (number := tuning.num_processes(settings, max_processes)) == 1:
+    if distributed.is_rank_of_launcher() or (number := tuning.num_processes(config, max_processes)) == 1:
         return False
     print(f"{number} processes share the work (run.processes)", flush=True)
     distributed.launch(number)
@@ -207,7 +207,7 @@ def main_selfplay(arguments: argparse.Namespace) -> None:
     with distributed.process_group():
         config, checkpoints = cli.read_config(arguments, [arguments.checkpoint])
         out = output_folder(arguments.out, "selfplay")
-        if not launches(config.run, games):
+        if not launches(config, games):
             setup = cli.set_up(config, checkpoints)
             generate(setup, setup.checkpoint(arguments.checkpoint), games, out)
 
@@ -258,5 +258,5 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
     with distributed.process_group():
         config, checkpoints = cli.read_config(arguments, arguments.players)
         out = output_folder(arguments.out, "match", arguments.resume)
-        if not launches(config.run, arguments.games // 2):
+        if not launches(config, arguments.games // 2):
             evaluate(arguments.players, arguments.games, config, out, arguments.opening, arguments.resume, checkpoints)

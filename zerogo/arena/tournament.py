@@ -50,28 +50,42 @@ def evaluate(
     settings must be the same, and it may get more games. checkpoints: those that were read already, by their words.
     Returns the matches. Raises InputError for an unknown player, for one that can't play under the rules and for an odd
     number of games, before a game is played. Collective call: ranks share the games, and rank 0 prints and writes."""
-    _require_pairing(players, num_games)
-    setup, out_dir = cli.set_up(config, checkpoints), Path(out_dir)
-    made = named_apart([setup.player(spec) for spec in players if spec != SELF])
-    tournament = Tournament(list(players), made, num_games, config, opening_plies, setup.device)
-    rules = tournament.rules
+    out_dir = Path(out_dir)
+    tournament = distributed.run_and_sync_errors(_prepare, players, num_games, config, opening_plies, checkpoints or {})
+    rules, device, players = tournament.rules, tournament.device, tournament.players
     try:
-        for player in made:  # before the others have played for hours
-            require_size(player, rules.size, "game.size is")
-            if isinstance(player, StatefulPlayer):
-                player.check(rules)
-        pairs = [(made[i].name, made[j].name) for i, j in tournament.pairs]
+        pairs = [(players[i].name, players[j].name) for i, j in tournament.pairs]
         with Journal(out_dir, tournament.settings(), pairs, rules, resume) as journal:
-            machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
+            machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
             start, pairing = time.time(), f"komi {rules.komi:g}, {num_games} games a pair"
             line = f"{clock(start)}: {rules.size}x{rules.size}, {pairing}, {machine}"
             distributed.on_rank0(print, line, flush=True)
             results = tournament.play(journal)
             distributed.on_rank0(tournament.conclude, out_dir, results, time.time() - start)
     finally:
-        for player in made:
+        for player in players:
             close(player)
     return results
+
+
+def _prepare(
+    words: Sequence[str], num_games: int, config: Config, opening_plies: int, checkpoints: dict[str, Checkpoint]
+) -> "Tournament":
+    """Returns the tournament of players by their words. Raises InputError where they can't play it."""
+    _require_pairing(words, num_games)
+    setup = cli.set_up(config, checkpoints)
+    players = named_apart([setup.player(spec) for spec in words if spec != SELF])
+    tournament = Tournament(list(words), players, num_games, config, opening_plies, setup.device)
+    try:
+        for player in players:  # before the others have played for hours
+            require_size(player, tournament.rules.size, "game.size is")
+            if isinstance(player, StatefulPlayer):
+                player.check(tournament.rules)
+    except BaseException:
+        for player in players:
+            close(player)
+        raise
+    return tournament
 
 
 @dataclass

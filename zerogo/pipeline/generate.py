@@ -39,7 +39,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
         raise InputError(f"--games is {num_games}; {distributed.world_size()} processes need at least one game each")
     config, device = setup.config, setup.device
     limits.require_same_start(config)
-    require_compatible(checkpoint, config, only_plays=True)
+    distributed.run_and_sync_errors(require_compatible, checkpoint, config, True)
     evaluator = evaluator_for(setup, checkpoint)
     whole = config.selfplay  # at the end of its schedule
     share, first = distributed.local_count(num_games), FAR * distributed.rank()

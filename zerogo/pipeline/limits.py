@@ -25,7 +25,7 @@ GROWS = 1.5  # a ring on the host that grows is there twice for a moment, at hal
 PACKED = 1 / 6  # of a sample's memory is what a shard takes on the disk; 1/6 to 1/7 was seen from 5x5 to 9x9
 # Bytes a parameter: in a checkpoint (weights, averages, two statistics), in memory, and of a player that a gate keeps.
 WEIGHTS, LEARNING, PLAYER = 16, 20, 4
-PROCESS, MOST_PROCESSES = 600_000_000, 256  # bytes of torch and compiled kernels in each further one; of a machine
+MOST_PROCESSES = 256  # of a machine
 LOG, GAME = 17_000, 4_000  # bytes of the logs of an iteration, a minute long, and of an SGF
 FAR = 10**9  # samples, after which a window hardly grows
 
@@ -76,7 +76,7 @@ def require_same_start(config: Config) -> None:
 def most_processes(config: Config) -> int:
     """Returns how many processes on this machine can share a run's batches and games equally, and have the memory."""
     device = runtime.pick_device(config.run.device)
-    free, others = runtime.free_bytes(device) or math.inf, PROCESS if device.type == "cpu" else 0
+    free, others = runtime.free_bytes(device) or math.inf, tuning.PROCESS_BYTES if device.type == "cpu" else 0
 
     def is_possible(number: int) -> bool:
         needed = sum(memory(config, device, number).values()) + others * (number - 1)

@@ -15,6 +15,7 @@ import re
 import signal
 import socket
 import sys
+import tempfile
 import time
 import uuid
 import warnings
@@ -29,7 +30,7 @@ from torch import Tensor, nn
 
 from zerogo.errors import InputError, Interrupted
 
-LAUNCHER = "ZEROGO_LAUNCHER"  # the variable in which `launch` tells its processes its process id
+LAUNCHER = "ZEROGO_LAUNCHER"  # the variable in which `launch` tells its processes its process id and their store
 PEER_LOST_STATUS = 3  # of a process of `launch` that ends because another one has
 PR_SET_PDEATHSIG = 1  # of prctl.h
 REASONS = {
@@ -63,12 +64,16 @@ def launch(number: int) -> None:
     logging.disable()  # of the launcher: the processes say what is wrong
     signals = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
     heeded = [name for name in signals if signal.getsignal(getattr(signal, name)) != signal.SIG_IGN]  # not under nohup
-    here = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "local_addr": "localhost", "run_id": "zerogo"}
-    os.environ[LAUNCHER] = str(os.getpid())
+    if sys.platform == "linux":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # nobody else is to reach the processes
     signal.signal(signal.SIGUSR1, _signal_children)
     try:
-        config = LaunchConfig(1, 1, number, max_restarts=0, signals_to_handle=",".join(heeded), **here)
-        elastic_launch(config, sys.executable)(*sys.orig_argv[1:])
+        with tempfile.TemporaryDirectory(prefix="zerogo-") as folder:
+            os.environ[LAUNCHER] = f"{os.getpid()}:{folder}/store"
+            place = {"rdzv_backend": "c10d", "rdzv_endpoint": f"{folder}/launcher", "local_addr": "localhost"}
+            options = {"rdzv_configs": {"store_type": "file"}, "run_id": "zerogo", "max_restarts": 0}
+            config = LaunchConfig(1, 1, number, signals_to_handle=",".join(heeded), **place, **options)
+            elastic_launch(config, sys.executable)(*sys.orig_argv[1:])
     except SignalException as error:
         raise Interrupted(error.sigval) from None
     except ChildFailedError as error:
@@ -100,14 +105,12 @@ def process_group() -> Iterator[None]:
     if not is_rank_of_launcher() or dist.is_initialized():
         yield
         return
-    if is_launched():
-        _die_with(int(os.environ[LAUNCHER]))
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing:
         what = f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but {missing[0]} is not set"
         raise InputError(f"{what}; start several processes with torchrun, or unset WORLD_SIZE for one")
     try:
-        store, number, size = _fresh_store()
+        store, number, size = _store_of_launcher() if is_launched() else _fresh_store()
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=number, world_size=size, timeout=TIMEOUT)
         with warnings.catch_warnings():
@@ -134,12 +137,16 @@ def process_group() -> Iterator[None]:
             dist.destroy_process_group()
 
 
-def _die_with(launcher: int) -> None:
-    """Has the system kill this process when the launcher dies, its parent; ends it where that is dead already."""
+def _store_of_launcher() -> tuple[dist.Store, int, int]:
+    """Returns the store of `launch`'s processes, the rank and the world size. Has the system kill this process when the
+    launcher dies, its parent; ends it where that is dead already."""
+    launcher, _, path = os.environ[LAUNCHER].partition(":")
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != launcher:
+    if os.getppid() != int(launcher):
         raise SystemExit(PEER_LOST_STATUS)
+    number, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return dist.FileStore(path, size), number, size
 
 
 def _fresh_store() -> tuple[dist.Store, int, int]:

@@ -1,4 +1,4 @@
-"""All that is chosen by measuring on this machine: whether kernels are right, precision, epilogues, threads, batches.
+"""All that is chosen by measuring on this machine: whether kernels are right, precision, processes, threads, batches.
 
 What a machine says of itself says what should be; only trying says what is. Kernels and precisions are tried in
 a process of their own (`questions`): what a CPU or GPU claims to have may end or hang the process that uses it."""
@@ -17,15 +17,16 @@ import torch
 from zerogo import kernels
 from zerogo.config import Config
 from zerogo.errors import InputError, quote
-from zerogo.system import distributed
+from zerogo.system import distributed, runtime
 from zerogo.tuning.batches import GAIN, BatchChoice, find_batch, speed
 from zerogo.tuning.questions import Question, ask, cpu_facts, gpu_facts
-from zerogo.tuning.threads import num_processes, set_up_cpu
+from zerogo.tuning.threads import set_up_cpu
 
-__all__ = ["BatchChoice", "find_batch", "num_processes", "set_up_cpu", "speed"]  # and what stands here
+__all__ = ["BatchChoice", "find_batch", "set_up_cpu", "speed"]  # and what stands here
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CPU_SIZE = 9  # of the boards that the CPU's kernels are tried on: they are compiled for all sizes at once
 EVALUATIONS_A_SAMPLE = 4  # at the least, in self-play
+PROCESS_BYTES, PROCESS_GAIN = 700_000_000, 0.6  # torch and compiled kernels; two threads of one core are no gain
 MEASURED_BATCH = 1024  # positions, for which `pick_epilogues` tries both ways
 
 
@@ -130,6 +131,32 @@ def precision_in_words(dtype: torch.dtype, device: torch.device, config: Config)
         other = sum(seconds.values()) - seconds[precision]
         words += f" ({other / seconds[precision]:.1f} times as fast as the other precision)"
     return words
+
+
+# Processes
+
+
+def num_processes(config: Config, most: int) -> int:
+    """Returns how many processes `run.processes` asks for on this machine. "auto" is at most `most`: on CUDA one for
+    each visible GPU, unless the device names one of them; on a CPU as many as are a gain, of one thread each, of those
+    for which there are cores and memory. One more must bring at least `PROCESS_GAIN` of what one does alone."""
+    if config.run.processes != "auto":
+        return int(config.run.processes)
+    device = runtime.pick_device(config.run.device)
+    if device.type == "cuda":
+        return min(most, torch.cuda.device_count() if device.index is None else 1)
+    cores = min(runtime.usable_cores(), 1 + (runtime.free_bytes(device) or 0) // PROCESS_BYTES)
+    if min(most, cores) < 2:
+        return 1
+    question = _precision_question(config)
+    question["task"] = ["processes", question["task"][1], cores, config.run.precision]
+    best, *others = [(int(number), rate) for number, rate in ask([question])[0].get("rates", {"1": 0.0}).items()]
+    alone = best[1]
+    for number, rate in others:
+        if rate - best[1] < PROCESS_GAIN * alone * (number - best[0]):
+            break
+        best = number, rate
+    return min(most, best[0])
 
 
 # What follows from the settings, or from a forward of the network

@@ -1,5 +1,4 @@
-"""How many processes a command starts, and with how many threads torch works on the CPU, which is measured while the
-work goes on."""
+"""With how many threads torch works on the CPU: measured while the work goes on."""
 
 import contextlib
 import ctypes
@@ -7,9 +6,8 @@ from functools import cache
 
 import torch
 
-from zerogo.config import RunConfig
 from zerogo.errors import InputError
-from zerogo.system.runtime import pick_device, usable_cores
+from zerogo.system.runtime import usable_cores
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
 
@@ -68,17 +66,6 @@ class ThreadChoice:
 
 
 THREADS = ThreadChoice(1)  # of the whole process, as torch's number is
-
-
-def num_processes(settings: RunConfig, most: int) -> int:
-    """Returns how many processes `run.processes` asks for on this machine: "auto" is one for each visible GPU, unless
-    the device names one of them, and on a CPU one for each usable core, at most `most`."""
-    if settings.processes != "auto":
-        return int(settings.processes)
-    device = pick_device(settings.device)
-    if device.type == "cuda":
-        return min(most, torch.cuda.device_count() if device.index is None else 1)
-    return min(most, usable_cores())
 
 
 @cache

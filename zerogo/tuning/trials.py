@@ -1,6 +1,7 @@
 """What `tuning` tries in a process of its own before a program relies on it: `python -m zerogo.tuning.trials`.
 
-Whether kernels compute what torch does, module by module on drawn inputs, and how long a network takes in a precision.
+Whether kernels compute what torch does, module by module on drawn inputs, and how long a network takes in a precision,
+or in several processes.
 Either may kill the process or never end; the process that asked then knows what was being tried.
 
 A request is a line of JSON on stdin: {"device": its name, "tasks": […]}, each task the name of one of TASKS and its
@@ -10,11 +11,14 @@ returned, or {"fault": what happened, a sentence without its subject}."""
 import dataclasses
 import hashlib
 import json
+import multiprocessing
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from functools import cache
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -45,6 +49,7 @@ from zerogo.system import runtime
 
 BOUND = 1e-4  # relative and absolute, of what fractions may differ on a GPU; on a CPU they must be equal
 PLIES, SIMULATIONS = 8, 6  # of the drawn games, after a random position, and of the drawn searches
+BARRIER_SECONDS = 120.0  # for processes to start, and for the last work of one of them
 OPERATIONS, TURNS = 2e9, 2  # of the network in one timed evaluation, at most; of each precision
 MOST_EVALUATED, EVALUATIONS_A_SAMPLE = 256, 4  # positions of an evaluation, and for each that is learned from
 # Encoders' groups that need no tactics and no ladders: all that `planes` kernels do for them.
@@ -57,6 +62,7 @@ PUCT = SearchConfig(algorithm="puct", fpu_reduction_root=0.1, forced_playouts=2.
 PUCT = dataclasses.replace(PUCT, c_puct_variance=0.85, cuda_graph=False)
 SETTINGS = PUCT, dataclasses.replace(PUCT, leaves=3), GUMBEL, dataclasses.replace(GUMBEL, leaves=1)
 
+_barriers: list[threading.Barrier] = []  # see `_share`
 Case = tuple[Callable[..., Any], tuple]  # a function and its arguments, on the CPU
 
 
@@ -422,6 +428,39 @@ def _of_network(config: Config, dtype: torch.dtype) -> list[tuple[Callable[[], A
     return [(lambda: playing(planes, inputs), number), (learn, few)]
 
 
+def processes(sections: dict[str, Any], most: int, precision: str, seconds: float = 1.0) -> dict[str, dict[str, float]]:
+    """Returns under "rates" how many positions a second a network of the config's shape evaluates on the CPU in 1, 2,
+    4, … and `most` processes of one thread, together. seconds: of each number."""
+    spawn, numbers = multiprocessing.get_context("spawn"), [*(2**k for k in range((most - 1).bit_length())), most]
+    barrier = spawn.Barrier(most, timeout=BARRIER_SECONDS)  # at which all wait that do not evaluate
+    with ProcessPoolExecutor(most, spawn, _share, (barrier,)) as pool:
+        work = partial(_evaluate_together, sections, precision, numbers, seconds)
+        counts = list(pool.map(work, range(most)))
+    return {"rates": {str(number): sum(column) / seconds for number, *column in zip(numbers, *counts, strict=True)}}
+
+
+def _share(barrier: threading.Barrier) -> None:
+    """Keeps, in one of the processes of `processes`, what all of them wait at."""
+    _barriers[:] = [barrier]
+
+
+def _evaluate_together(
+    sections: dict[str, Any], precision: str, numbers: list[int], seconds: float, index: int
+) -> list[int]:
+    """Returns how many positions process `index` has evaluated while each number of processes were at work."""
+    tuning.set_up_cpu(1)
+    work, size = _of_network(from_dict(sections), tuning.PRECISIONS.get(precision, torch.bfloat16))[0]
+    work()
+    counts = [0] * len(numbers)
+    for k, number in enumerate(numbers):
+        _barriers[0].wait()
+        end = time.monotonic() + seconds
+        while index < number and time.monotonic() < end:
+            work()
+            counts[k] += size
+    return counts
+
+
 def _drawn_targets(number: int, side: int) -> Targets:
     policy, ones = torch.full((number, side * side + 1), 1.0 / (side * side + 1)), torch.ones(number)
     of_moves = {"policy": policy, "reply": policy, "has_reply": ones > 0, "policy_weight": ones}
@@ -429,7 +468,7 @@ def _drawn_targets(number: int, side: int) -> Targets:
     return Targets(**of_moves, **of_board, value=ones, short_values=torch.zeros(number, 3))
 
 
-TASKS = {"kernel": kernel, "precision": precision}
+TASKS = {"kernel": kernel, "precision": precision, "processes": processes}
 
 
 def main() -> None:
