@@ -64,8 +64,9 @@ def launch(number: int) -> None:
     logging.disable()  # of the launcher: the processes say what is wrong
     signals = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
     heeded = [name for name in signals if signal.getsignal(getattr(signal, name)) != signal.SIG_IGN]  # not under nohup
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # no port is open to other machines
     if sys.platform == "linux":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # nobody else is to reach the processes
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     signal.signal(signal.SIGUSR1, _signal_children)
     try:
         with tempfile.TemporaryDirectory(prefix="zerogo-") as folder:
