@@ -196,7 +196,7 @@ def test_a_process_ends_with_the_one_that_started_it(launched: list, tmp_path: P
 @pytest.mark.parametrize(
     ("rates", "number"),
     [
-        ({"1": 10.0, "2": 19.0, "4": 36.0, "6": 47.0}, 5),  # the limit
+        ({"1": 10.0, "2": 19.0, "4": 36.0, "6": 50.0}, 5),  # the limit
         ({"1": 10.0, "2": 19.0, "4": 36.0, "6": 38.0}, 4),
         ({"1": 10.0, "2": 13.0, "4": 36.0}, 1),  # two threads of one core
         (None, 1),
