@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from zerogo import checkpoint
+from zerogo import checkpoint, tuning
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.kernels.shared import WORDS_AFTER_ROWS
