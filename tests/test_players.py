@@ -111,7 +111,7 @@ def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> Non
 
 
 def test_torch_and_numba_play_the_same_random_games() -> None:
-    """From random positions on several sizes, some of them with a ko, a pass or an end."""
+    """From random positions on several sizes, some of them after a pass or at an end; kos come in the games."""
     fast = kernels.module_for("playouts", torch.device("cpu"))
     states = after_random_moves([Rules(size, superko="simple") for size in [2, 5, 7] * 8], 30, move_cap=200)
     keys, longest = rng.key(5, torch.arange(72)), 2 * states.rules.size.to(torch.int32) ** 2
