@@ -170,6 +170,14 @@ def test_it_plays_a_game_to_its_end(player: str) -> None:
     assert len(record.moves) == len(moves) + 2 and record.result == talk.value("final_score")
 
 
+@pytest.mark.parametrize("player", [(gtp_talk.QUICKSTART,), ("mcts:60", "game.size=9", "game.komi=7")])
+def test_a_pass_on_an_open_board_is_not_answered_by_a_pass(player: tuple[str, ...]) -> None:
+    talk = Talk(gtp_talk.engine(*player))
+    talk.value("play b E5")
+    talk.value("play w pass")
+    assert talk.value("genmove b") not in ("pass", "resign")
+
+
 def test_games_of_a_match_differ() -> None:
     """Games of one network against itself used to be one game, as every process had the same seed."""
     words, said = ["--checkpoint", str(ROOT / gtp_talk.QUICKSTART), "--device", "cpu", "--simulations", "8"], []

@@ -173,6 +173,9 @@ def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatc
     assert engine.now() == begun and all(0 <= move < 81 for move in moves)
     engine.game.play(WHITE, 81)
     engine.game.change_rules(komi=-5)
+    assert genmove.choose(engine, BLACK) != 81, "hardly a stone stands"
+    engine.game.set_up([[1] * 9] * 5 + [[0] * 9] * 4, WHITE)
+    engine.game.play(WHITE, 81)
     assert genmove.choose(engine, BLACK) == 81 and genmove.choose(engine, BLACK, timed=False) == 0
 
 

@@ -131,6 +131,32 @@ def test_cleanup_comes_after_the_game(mirrored: bool) -> None:
 
 
 @BOTH
+def test_plays_on_while_much_is_unsettled(mirrored: bool) -> None:
+    """A pass used to be answered by a pass on an empty board, since the one stone there wins by area."""
+    early = position(". . . . . \n . . . . . \n . . X . . \n . . . . . \n . . . . .", mirrored, passed=True)
+    for values in ({"pass": 1.0, "C4": -0.2}, {"C4": 0.3, "pass": 1.0}, {}):
+        assert choice(early, analysis(early, values, 0.95)) != "pass", values
+    fought = position("X X . O . \n . X O . O \n X . X O . \n . X . O . \n . . X O .", mirrored, passed=True, komi=-3.5)
+    for values, ownership, expected in (
+        ({"C5": 0.3, "pass": 1.0}, 0.4, "C5"),
+        ({"pass": 1.0, "C5": 0.3}, 0.4, "C5"),
+        ({"pass": 1.0, "C5": -0.3}, 0.4, "pass"),  # all else loses
+        ({"C5": 0.3, "pass": 1.0}, 0.8, "pass"),
+    ):
+        assert choice(fought, analysis(fought, values, ownership)) == expected, (values, ownership)
+
+
+@BOTH
+def test_never_passes_where_a_capture_turns_the_result(mirrored: bool) -> None:
+    diagram = "X X . O . \n O O X O O \n . X X O . \n . X . O O \n X . X O ."
+    for passed in (False, True):
+        for komi, expected in ((0.5, "A3"), (-30.5, "pass"), (30.5, "pass")):
+            game = position(diagram, mirrored, passed=passed, komi=komi)
+            found = analysis(game, {"pass": 0.9, "A3": -0.9}, 0.95 if komi < 0 else -0.95)
+            assert choice(game, found) == expected, (passed, komi)
+
+
+@BOTH
 def test_never_plays_inside_pass_alive_territory(mirrored: bool) -> None:
     game = position(DAME, mirrored)
     assert choice(game, {"A5": 0.5, "D1": 0.45, "C4": 0.42}) == "C4"

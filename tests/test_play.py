@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -66,6 +67,9 @@ class NoAdviser:
     def analyse(self, game: LiveGame, colour: Colour) -> Analysis:
         return analysis()
 
+    def ownership(self, game: LiveGame, colour: Colour) -> np.ndarray:
+        return analysis().ownership
+
 
 def talked(lines: str, white: object = None, path: Path | None = None) -> tuple[RecordedGame, list[str], list[str]]:
     """Returns the game on 5x5, its moves as vertices and what was said after a conversation in which Black is a
@@ -100,8 +104,14 @@ def test_the_shipped_network_that_fits_the_board_plays_white(words: list[str], w
     assert Path(parse(words).white).name == white
 
 
+def test_a_pass_that_ends_an_unsettled_game_is_asked_about() -> None:
+    recorded, moves, said = talked("c3, D4, pass, pass, no, B2, pass, pass, y")
+    assert moves == ["C3", "D4", "pass", "B2", "pass", "pass"] and recorded.is_over
+    assert sum("much of the board is unsettled, and this pass ends the game" in text for text in said) == 2
+
+
 def test_two_people() -> None:
-    recorded, moves, said = talked("c3, D4, pass, PASS, quit")
+    recorded, moves, said = talked("c3, D4, pass, PASS, yes, quit")
     assert moves == ["C3", "D4", "pass", "pass"] and recorded.result == "W+7"
     assert said[-2:] == ["White wins by 7 points", "the game is over; undo, save FILE or quit> "]
     assert "White, move 2> " in said and any(" 3 . .(X). . 3" in text for text in said)
@@ -127,7 +137,7 @@ def test_what_cannot_be_done_is_told_and_changes_nothing(lines: str, reason: str
 
 
 def test_hint_score_help_board_and_empty_lines() -> None:
-    _, _, said = talked("hint, score, help, , board, C3, score, pass, pass, hint")
+    _, _, said = talked("hint, score, help, , board, C3, score, pass, pass, yes, hint")
     assert "nobody: Black wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)" in said
     assert any("C3       7   75.0" in text for text in said) and any(text.startswith("what you can") for text in said)
     assert "as the board stands White is ahead by 7 points, komi included" in said
@@ -145,7 +155,7 @@ def test_saving_by_hand_and_after_every_move(tmp_path: Path) -> None:
     assert record.moves == [12, 8] and record.winrates_black == [None, 0.25] and record.scores_black == [None, -3.0]
     assert record.visits == [None, 8] and there.read_text() == "x"
     assert any("there.sgf exists already" in text for text in said) and any("cannot write" in text for text in said)
-    talked("C3, pass", ScriptedBot("pass", "pass"), path)
+    talked("C3, pass, y", ScriptedBot("pass", "pass"), path)
     assert sgf.read(path).result == "B+18"
     _, moves, said = talked("C3, D4", None, tmp_path / "missing" / "game.sgf")
     assert len(moves) == 2 and sum("cannot write" in text for text in said) == 2, "it ends no game"

@@ -246,7 +246,7 @@ def _genmove_analyze(
     action = genmove.choose(engine, player, after_step=after_step)
     before = engine.now()
     engine.session.set_position(engine.game, player)
-    if genmove.is_over(engine.game):  # where a pass is all that is played, and the lines still tell of the position
+    if engine.game.is_over:  # where a pass is all that is played, and the lines still tell of the position
         engine.session.run(engine.options.simulations, engine.interrupted)
     if not reporter.is_current:
         reporter.report()

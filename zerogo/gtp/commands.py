@@ -424,7 +424,7 @@ def printsgf(engine: Engine, *words: str) -> str | None:
         names = {own: f"{NAME} {engine.name}", own.other: engine.opponent}
     position, result = engine.resignation or (None, "")
     if position != engine.position:
-        result = final_score(engine) if genmove.is_over(engine.game) else sgf.UNKNOWN_RESULT
+        result = final_score(engine) if engine.game.is_over else sgf.UNKNOWN_RESULT
     black, white = names.get(Colour.BLACK) or "Black", names.get(Colour.WHITE) or "White"
     record = engine.game.record(result=result, black=black, white=white)
     return sgf.to_text(record) if path in ("", "-") else sgf.write(engine.file(path), record)

@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
 
 import torch
 
@@ -81,31 +80,31 @@ def choose(
 
     cleanup: whether dead stones are taken off by playing, also after two passes. timed: whether the clock counts;
     without it the number of simulations decides and nobody resigns. after_step: called after every step of search."""
+    pass_action = engine.size**2
     if engine.session is None:
         state = engine.game.tensor("cpu", player)
         return int(RandomPlayer().choose(state, torch.tensor([engine.game_number]), engine.options.seed))
-    if is_over(engine.game) and not cleanup:
-        return engine.size**2
+    if engine.game.is_over and not cleanup:
+        return pass_action
     started = engine.now()
-    passes = last_passes(engine.game) if cleanup else []
-    engine.game.undo(len(passes))  # for a while, since after two passes the search has nothing to do
-    try:
-        seconds = seconds_for(engine, player) if timed else None
-        if seconds is not None and seconds < CAUTION * (engine.step_time.median + engine.overhead.median):
-            action = _best_by_prior(engine, player)
-        else:
-            engine.session.set_position(engine.game, player)
-            share = 1 - CLEANUP_SHARE if cleanup else 1.0
-            _search(engine, started, None if seconds is None else share * seconds, after_step)
-            changes = {"cleanup": cleanup or engine.options.cleanup, "is_over": bool(passes)}
-            changes["resign"] = engine.options.resign and timed
-            deadline, varies = None if seconds is None else started + seconds, timed and not cleanup
-            action = _decide(engine, player, changes, deadline, varies)
-    finally:
-        for passer, passing in passes:
-            engine.game.play(passer, passing)
+    game = engine.game.before_passes() if cleanup else engine.game  # after two passes there is nothing to search
+    seconds = seconds_for(engine, player) if timed else None
+    if seconds is not None and seconds < CAUTION * (engine.step_time.median + engine.overhead.median):
+        action = _best_by_prior(engine, game, player)
+    else:
+        engine.session.set_position(game, player)
+        share = 1 - CLEANUP_SHARE if cleanup else 1.0
+        _search(engine, started, None if seconds is None else share * seconds, after_step)
+        settings = replace(
+            engine.options,
+            resign=engine.options.resign and timed,
+            cleanup=cleanup or engine.options.cleanup,
+            is_over=len(game.moves) < len(engine.game.moves),
+        )
+        deadline = None if seconds is None else started + seconds
+        action = _decide(engine, game, player, settings, deadline, varies=timed and not cleanup)
     if cleanup and action is not None and engine.game.why_illegal(player, action) is not None:
-        action = engine.size**2  # only where passes taken back have made a situation that superko bans
+        action = pass_action  # before the passes it was legal: they have made a situation that superko bans
     if timed:
         engine.clock.spend(player, engine.now() - started)
     return action
@@ -131,21 +130,10 @@ def ponder(engine: Engine, interrupted: Callable[[], bool]) -> None:
     large as it may be; the next move goes on from that tree."""
     game, options = engine.game, engine.options
     wanted = options.ponder and engine.session is not None and engine.stopped != engine.position
-    if wanted and engine.own_colour is game.to_play.other and not is_over(game) and not interrupted():
+    if wanted and engine.own_colour is game.to_play.other and not game.is_over and not interrupted():
         engine.session.set_position(game)
         while engine.session.step() and not interrupted():
             pass
-
-
-def is_over(game: LiveGame) -> bool:
-    """Says whether both sides have passed since the last stone; further passes change nothing about that."""
-    return len({passer for passer, _ in last_passes(game)}) == 2
-
-
-def last_passes(game: LiveGame) -> list[tuple[Colour, int]]:
-    """Returns the passes at the end of the game."""
-    passes = takewhile(lambda move: move[1] == game.size**2, reversed(game.moves))
-    return list(passes)[::-1]
 
 
 def moves_left(game: LiveGame) -> int:
@@ -185,12 +173,16 @@ def _search(engine: Engine, started: float, seconds: float | None, after_step: H
 
 
 def _decide(
-    engine: Engine, player: Colour, changes: dict[str, bool], deadline: float | None, varies: bool
+    engine: Engine,
+    game: LiveGame,
+    player: Colour,
+    settings: move_choice.MoveChoiceSettings,
+    deadline: float | None,
+    varies: bool,
 ) -> int | None:
-    """Returns the action that the search and `move_choice` lead to, None to resign; changes: of the options. varies:
-    whether the first moves of a game are drawn."""
-    session, game, searched = engine.session, engine.game, engine.now()
-    settings, judged = replace(engine.options, **changes), 0.0
+    """Returns the action that the search and `move_choice` lead to, None to resign. varies: whether the first moves of
+    a game are drawn."""
+    session, searched, judged = engine.session, engine.now(), 0.0
     until = searched + 2 * VERDICT_SECONDS if deadline is None else deadline
     analysis = session.analysis()
 
@@ -234,13 +226,17 @@ def _drawn(engine: Engine, candidates: list[Candidate]) -> int:
 
 
 @torch.inference_mode()
-def _best_by_prior(engine: Engine, player: Colour) -> int:
+def _best_by_prior(engine: Engine, game: LiveGame, player: Colour) -> int:
     """Returns the move with the largest prior, equal ones drawn, for when there is no time for one step of the search.
 
-    Answers a pass by a pass where the board as it stands is won."""
-    game = engine.game
+    Answers a pass by a pass where the board as it stands is won and has stones enough."""
     score = game.state.score_black() if player is Colour.BLACK else -game.state.score_black()
-    if game.moves and game.moves[-1] == (player.other, game.size**2) and score > 0:
+    if (
+        game.moves
+        and game.moves[-1] == (player.other, game.size**2)
+        and score > 0
+        and not move_choice.is_open(game.state)
+    ):
         return game.size**2
     state = game.tensor(engine.analyst.device, player)
     prior = engine.analyst.search.evaluator(state).prior[0].to("cpu", torch.float64)

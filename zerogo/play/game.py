@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import torch
 
 from zerogo import sgf
@@ -19,7 +20,7 @@ from zerogo.game import Colour
 from zerogo.players import require_size
 from zerogo.players.analyst import KINDS, Analysis, Analyst
 from zerogo.players.live import LiveGame
-from zerogo.players.move_choice import MoveChoiceSettings, decide, final_score_black, final_status
+from zerogo.players.move_choice import MoveChoiceSettings, decide, final_score_black, final_status, is_open
 from zerogo.players.session import AnalysisSession, room_for
 from zerogo.rules import Rules, coords, rulesets
 from zerogo.selfplay.playout import RandomPlayer
@@ -187,6 +188,10 @@ class AnalystBot:
         self.session.run(self.analyst.simulations)
         return self.session.analysis()
 
+    def ownership(self, game: LiveGame, colour: Colour) -> np.ndarray:
+        """Returns whose points are by the network alone, for the side to move: float32 [N, N]."""
+        return self.analyst.evaluate(game.tensor(self.analyst.device, colour)).ownership[0].cpu().numpy()
+
     def choose(self, game: LiveGame, colour: Colour) -> tuple[int | None, Analysis | None]:
         """Returns the action that it plays, None to resign, and its analysis; the game stays as it is."""
         analysis = self.analyse(game, colour)
@@ -294,6 +299,11 @@ class TerminalGame:
             raise InputError(f"{quote(vertex)} is neither a command nor {points}") from None
         if reason := self.game.why_illegal(colour, action):
             raise InputError(f"{name_of(colour)} can't play there, {reason}")
+        ends = action == size**2 and self.game.state.passes == 1
+        if ends and is_open(self.game.state, self._adviser().ownership(self.game, colour)):
+            question = "much of the board is unsettled, and this pass ends the game; pass all the same? yes or no> "
+            if self.ask(question).strip().lower() not in ("y", "yes"):
+                return
         self.recorded.play(colour, action)
         self._keep()
         if self.bots[self.game.to_play] is None or self.recorded.is_over:

@@ -2,7 +2,8 @@
 
 import dataclasses
 from collections.abc import Iterable
-from itertools import count
+from copy import copy
+from itertools import count, takewhile
 
 import torch
 
@@ -114,6 +115,21 @@ class LiveGame:
         if number:
             del self._states[-number:]
             del self.moves[-number:]
+
+    def before_passes(self) -> "LiveGame":
+        """Returns the same game before the passes at its end, as a copy; the game itself stays as it is."""
+        game, number = copy(self), len(self.moves) - len(self.last_passes())
+        game._states, game.moves = self._states[: number + 1], self.moves[:number]
+        return game
+
+    def last_passes(self) -> list[Colour]:
+        """Returns who made the passes at the end of the game."""
+        return [colour for colour, _ in takewhile(lambda move: move[1] == self.size**2, reversed(self.moves))]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether both sides have passed since the last stone; further passes change nothing about that."""
+        return len(set(self.last_passes())) == 2
 
     def tensor(self, device: torch.device | str = "cpu", to_play: Colour | None = None) -> board.State:
         """Returns the present position with its history as a batch of one; to_play: by default whose turn it is."""

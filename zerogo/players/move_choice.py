@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from zerogo import scoring
-from zerogo.game import Colour, Move, Point, neighbours
+from zerogo.game import Colour, GameState, Move, Point, neighbours
 from zerogo.players.analyst import Analysis, Analyst, Candidate
 from zerogo.players.live import LiveGame
 from zerogo.players.status import Status, TimeLimit, alive_points, as_points, indices, status
@@ -29,6 +30,8 @@ CERTAIN = 0.9  # a point is decided if its ownership is as large, for either sid
 FREE = 0.02  # passing costs nothing if its value is so little below the best move's
 TIDY = 0.1  # a capture or a move that goes on may be worth so much less than the best move
 SURE_VISITS = 8  # a move's value is taken from the search as it is if it was visited so often
+FEW_STONES = 0.25  # of the points have one: nobody ends a game so early
+UNDECIDED = 2 / 3  # mean ownership, of either side, below which much of the board is unsettled
 MOST_VALUED = 4  # moves against dead stones that are searched on their own before one move
 REMEMBERED = 16  # positions whose verdicts a `Judge` keeps
 
@@ -64,19 +67,34 @@ def decide(
     """Returns the action to play, None to resign; the game is as before.
 
     analysis: the search's, for `to_play`. value_of: asks the search about a move that it has hardly tried. judge: says
-    for a cleanup what is dead, by default the analysis does; of positions after a move it may say None. Passes where
-    the opponent has passed and that wins, and where nothing is left to gain; plays inside pass-alive territory only to
-    capture dead stones that matter, or all of them if `settings.cleanup` wants that."""
+    for a cleanup what is dead, by default the analysis does; of positions after a move it may say None.
+
+    Passes where the opponent has passed and that wins, and where nothing is left to gain, but plays on while much of
+    the board is unsettled (`is_open`), and never passes where a capture turns a lost game. Plays inside pass-alive
+    territory only to capture dead stones that matter, or all of them if `settings.cleanup` wants that."""
     position = _Position(game, to_play, analysis, value_of, settings, judge)
+    if settings.is_over or position.is_settled:
+        return _pass_or_capture(position)
+    plays_on = is_open(position.state, analysis.ownership)
     opponent_passed = game.moves[-1:] == [(to_play.other, position.pass_action)]
-    if settings.is_over or position.is_settled or (opponent_passed and position.passing_wins):
+    if opponent_passed and position.passing_wins and not plays_on:
         return _pass_or_capture(position)
     if settings.resign and _is_hopeless(position):
         return None
-    best = _best_open(position)
-    if best == position.pass_action or _nothing_left(position):
+    best = _best_open(position, plays_on)
+    if best == position.pass_action or (_nothing_left(position) and not plays_on):
         return _pass_or_capture(position)
     return best
+
+
+def is_open(state: GameState, ownership: np.ndarray | None = None) -> bool:
+    """Returns whether much of the board is unsettled, so that it is too early for a pass that ends the game: few stones
+    stand, or it is uncertain who owns the points. ownership: float32 [N, N] of either side, None where unknown."""
+    return _has_few_stones(state) or (ownership is not None and float(abs(ownership).mean()) < UNDECIDED)
+
+
+def _has_few_stones(state: GameState) -> bool:
+    return sum(colour > 0 for row in state.stones() for colour in row) < FEW_STONES * state.rules.size**2
 
 
 def final_status(
@@ -133,7 +151,10 @@ def final_score_black(game: LiveGame, found: Status) -> float:
 
 @dataclass(eq=False)
 class _Position:
-    """What is asked about one position before a move; counts are points for the side to move."""
+    """One position before a move, and what the rules, the search and the judge say of it, each worked out once.
+
+    game: to its present position; whatever is played on it here is taken back. Scores are points for `to_play`, komi
+    included. num_valued: how many moves `value_of` was asked about. The other fields are the arguments of `decide`."""
 
     game: LiveGame
     to_play: Colour
@@ -146,8 +167,6 @@ class _Position:
     def __post_init__(self) -> None:
         self.size, self.pass_action = self.game.size, self.game.size**2
         self.state = with_to_play(self.game.state, self.to_play)
-        if self.judge is None or not self.settings.cleanup:
-            self.judge = self._by_analysis
 
     @cached_property
     def alive(self) -> dict[Colour, set[int]]:
@@ -166,30 +185,46 @@ class _Position:
 
     @cached_property
     def dead(self) -> set[int]:
-        """The points of all dead stones, as people would agree; what is in doubt is searched only for a cleanup."""
-        return self.judge(self.game).dead
+        """The points of all dead stones, as people would agree."""
+        return self._status().dead
 
     def keeps_all_alive(self, action: int) -> bool:
         """Whether all that lives now surely lives after a legal move of the side to move."""
         now = self.dead
-        self.game.play(self.to_play, action)
-        try:
-            after = self.judge(self.game)
-        finally:
-            self.game.undo()
+        after = self._after(action, self._status)
         return after is not None and not after.dead - now
 
-    def _by_analysis(self, game: LiveGame) -> Status:
-        """Returns the status of a position that differs from the analysed one by little."""
+    def _after(self, action: int, read: Callable[[], Any]) -> Any:
+        """Returns what `read` returns after a legal move of the side to move."""
+        self.game.play(self.to_play, action)
+        try:
+            return read()
+        finally:
+            self.game.undo()
+
+    def _status(self) -> Status | None:
+        """Returns the status of the game's stones now: for a cleanup by the judge, who searches what is in doubt and
+        may have no time for it; else by the ownership of the analysed position, which differs by one move at most."""
+        if self.judge is not None and self.settings.cleanup:
+            return self.judge(self.game)
         ownership = self._signed(torch.tensor(self.analysis.ownership, dtype=torch.float32))
-        return status(game.state, ownership, searches=self.settings.cleanup)
+        return status(self.game.state, ownership, searches=self.settings.cleanup)
 
     @cached_property
     def as_it_stands(self) -> float:
         """The worse of the strict and the counted score: what a pass is sure of if the opponent passes too."""
-        counted = self._signed(float(scoring.final_score_black(self.game.tensor(to_play=self.to_play))[0]))
+        return self._score()
+
+    def score_after(self, action: int) -> float:
+        """Returns the same after a move of the side to move, -inf where that is illegal."""
+        if self.game.why_illegal(self.to_play, action) is not None:
+            return -math.inf
+        return self._after(action, self._score)
+
+    def _score(self) -> float:
+        counted = self._signed(scoring.final_score_black(self.game.tensor())[0].item())
         is_territory = self.game.rules.scoring == "territory"
-        return counted if is_territory else min(counted, self._signed(self.state.score_black()))
+        return counted if is_territory else min(counted, self._signed(self.game.state.score_black()))
 
     @cached_property
     def agreed(self) -> float:
@@ -232,18 +267,23 @@ def _is_hopeless(position: _Position) -> bool:
     return is_late and is_behind and is_sure
 
 
-def _best_open(position: _Position) -> int:
+def _best_open(position: _Position, plays_on: bool) -> int:
     """Returns the best move outside of pass-alive territory, by the search, or by the prior where nothing was searched.
 
-    A move inside gains as little as a pass, so that where the search likes one best a pass does as well."""
-    for found in position.good:
-        if found.action not in position.closed:
-            return found.action
-    analysis = position.analysis
+    A move inside gains as little as a pass, so that where the search likes one best a pass does as well. plays_on: a
+    pass is not among the moves where another one keeps the position won, or few stones stand."""
+    analysis, candidates, skipped = position.analysis, position.good, position.closed
+    is_early = plays_on and _has_few_stones(position.state)
+    if plays_on:
+        skipped = skipped | {position.pass_action}
+        candidates += [candidate for candidate in analysis.candidates if is_early or candidate.value > 0]
+    for candidate in candidates:
+        if candidate.action not in skipped:
+            return candidate.action
     if analysis.candidates:
         return position.pass_action
-    is_open = [action for action in analysis.legal.nonzero()[0].tolist() if action not in position.closed]
-    return max(is_open, key=lambda action: analysis.prior[action], default=position.pass_action)
+    actions = [action for action in analysis.legal.nonzero()[0].tolist() if action not in skipped]
+    return max(actions, key=lambda action: analysis.prior[action], default=position.pass_action)
 
 
 def _nothing_left(position: _Position) -> bool:
@@ -261,17 +301,31 @@ def _nothing_left(position: _Position) -> bool:
 
 
 def _pass_or_capture(position: _Position) -> int:
-    """Returns a pass, or a move against dead stones where they matter or all are to be captured. Where they matter and
-    can't be captured, it is a move that goes on, so that the opponent has to answer."""
-    if not (position.settings.cleanup or position.dead_stones_matter):
-        return position.pass_action
-    move = _capture(position)
-    if move is not None:
-        return move
-    if position.is_settled or not position.dead_stones_matter:
-        return position.pass_action
-    going_on = (found.action for found in position.good if found.action not in position.closed)
-    return next((action for action in going_on if _is_sound(position, action)), position.pass_action)
+    """Returns a pass, or a move against dead stones where they matter or all are to be captured, or a capture that
+    turns the result. Where dead stones matter and can't be captured, it is a move that goes on, so that the opponent
+    has to answer."""
+    if position.settings.cleanup or position.dead_stones_matter:
+        move = _capture(position)
+        if move is None and position.dead_stones_matter and not position.is_settled:
+            going_on = (found.action for found in position.good if found.action not in position.closed)
+            move = next((action for action in going_on if _is_sound(position, action)), None)
+        if move is not None:
+            return move
+    return _turning_capture(position)
+
+
+def _turning_capture(position: _Position) -> int:
+    """Returns the capture after which the board as it stands is worth most, where that turns a lost game into a draw or
+    a win, or a draw into a win; else a pass. Where dead stones will decide for the side to move, it must be harmless.
+    """
+    size, best, action = position.size, position.as_it_stands, position.pass_action
+    for string in position.state.board.strings():
+        if best <= 0 and string.colour is position.to_play.other and len(string.liberties) == 1:
+            capture = Move(next(iter(string.liberties))).action(size)
+            score = position.score_after(capture)
+            if np.sign(score) > np.sign(best) and (position.agreed <= 0 or _is_harmless(position, capture)):
+                best, action = score, capture
+    return action
 
 
 def _capture(position: _Position) -> int | None:
