@@ -15,7 +15,7 @@ from tables import tables
 
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.gtp import analyze, genmove
+from zerogo.gtp import analyze
 from zerogo.gtp.analyze import AnalyzeRequest, kata_line, lz_line, read_request
 from zerogo.gtp.engine import COMMANDS, Engine
 from zerogo.players.analyst import Analysis, Candidate
@@ -207,7 +207,7 @@ def test_how_far_ownership_spreads(fresh: Engine) -> None:
 
 
 def test_a_fault_while_pondering_ends_nothing(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(genmove, "ponder", lambda *_: 1 / 0)
+    monkeypatch.setattr(fresh, "ponder", lambda *_: 1 / 0)
     assert raw(fresh, ["name", "1 name"]) == "= zerogo\n\n=1 zerogo\n\n"
     assert "internal error in pondering: ZeroDivisionError" in fresh.said[-1]
 

@@ -15,7 +15,9 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import genmove
 from zerogo.gtp.clock import Clock, Settings, TimeLeft, kata_time, kgs_time
-from zerogo.gtp.engine import Engine, Options
+from zerogo.gtp.engine import GtpEngine
+from zerogo.players import engine as players_engine
+from zerogo.players.engine import Options
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
 
@@ -89,16 +91,16 @@ def quick(state: board.State) -> types.SimpleNamespace:
     return types.SimpleNamespace(prior=legal.float() / legal.sum())
 
 
-def slow_engine(monkeypatch, duration: Callable[[], float], overhead: float = 0.0, **options: object) -> Engine:
+def slow_engine(monkeypatch, duration: Callable[[], float], overhead: float = 0.0, **options: object) -> GtpEngine:
     """Returns an engine on 9x9 that thinks slowly and then plays the first point."""
     analyst = types.SimpleNamespace(device="cpu", size=None, search=types.SimpleNamespace(evaluator=quick))
     session = SlowSession(duration, overhead)
-    monkeypatch.setattr(genmove.move_choice, "decide", lambda *_: 0)
-    parts = LiveGame(Rules(9)), analyst, session, Clock(lag=0.3), Options(**options)
-    return Engine("slow", *parts, log=print, now=lambda: session.now)
+    monkeypatch.setattr(players_engine.move_choice, "decide", lambda *_: 0)
+    parts = LiveGame(Rules(9)), analyst, session, Options(**options)
+    return GtpEngine("slow", *parts, clock=Clock(lag=0.3), log=print, now=lambda: session.now)
 
 
-def seconds_taken(engine: Engine) -> float:
+def seconds_taken(engine: GtpEngine) -> float:
     """Lets the engine move and returns how long that took."""
     begun = engine.now()
     genmove.choose(engine, BLACK)
@@ -182,7 +184,7 @@ def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatc
 def test_the_time_of_a_resignation_or_a_pass_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = slow_engine(monkeypatch, lambda: 0.1)
     engine.clock.set_gtp(100, 0, 0)
-    monkeypatch.setattr(genmove.move_choice, "decide", lambda *_: None)
+    monkeypatch.setattr(players_engine.move_choice, "decide", lambda *_: None)
     assert genmove.choose(engine, BLACK) is None
     spent = engine.now() - 1000
     assert spent > 1 and engine.clock.left[BLACK] == TimeLeft(pytest.approx(100 - spent - 0.3), 0)

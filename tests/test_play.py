@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tiny
 import torch
@@ -18,6 +17,7 @@ from zerogo.game import Colour
 from zerogo.play.__main__ import main, parse
 from zerogo.play.game import RecordedGame, TerminalGame, TextStyle, analysis_text, result_text
 from zerogo.players.analyst import Analysis, Candidate
+from zerogo.players.engine import Choice, Engine
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules, coords
 
@@ -47,28 +47,21 @@ def analysis(best: int = 12, value: float = 0.5, score: float = 3.0) -> Analysis
 
 
 class ScriptedBot:
-    """Plays given vertices, then passes; None resigns."""
-
-    name = "script"
+    """Plays given vertices of 5x5, then passes; None resigns."""
 
     def __init__(self, *moves: str | None) -> None:
         self.moves = list(moves)
 
-    def choose(self, game: LiveGame, colour: Colour) -> tuple[int | None, Analysis]:
+    def genmove(self, colour: Colour) -> Choice:
         move = self.moves.pop(0) if self.moves else "pass"
-        return None if move is None else coords.from_gtp(move, game.size), analysis()
+        return Choice(None if move is None else coords.from_gtp(move, 5), analysis())
 
 
-class NoAdviser:
+class NoAdviser(Engine):
     """Knows nothing beyond what is pass-alive."""
 
-    name, analyst = "nobody", None
-
-    def analyse(self, game: LiveGame, colour: Colour) -> Analysis:
+    def think(self, player: Colour) -> Analysis:
         return analysis()
-
-    def ownership(self, game: LiveGame, colour: Colour) -> np.ndarray:
-        return analysis().ownership
 
 
 def talked(lines: str, white: object = None, path: Path | None = None) -> tuple[RecordedGame, list[str], list[str]]:
@@ -85,7 +78,8 @@ def talked(lines: str, white: object = None, path: Path | None = None) -> tuple[
             raise EOFError from None
 
     recorded = RecordedGame(LiveGame(Rules(5)), {Colour.BLACK: "human", Colour.WHITE: "other"}, path)
-    TerminalGame(recorded, {Colour.BLACK: None, Colour.WHITE: white}, NoAdviser, TextStyle(), ask, said.append).run()
+    bots, adviser = {Colour.BLACK: None, Colour.WHITE: white}, NoAdviser("nobody", recorded.game)
+    TerminalGame(recorded, bots, lambda: adviser, TextStyle(), ask, said.append).run()
     return recorded, [coords.to_gtp(action, 5) for _, action in recorded.game.moves], said
 
 

@@ -8,10 +8,8 @@
 The controller's clock also counts its own work and the lines' transfer; for that every move leaves the lag unused."""
 
 import math
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median_low
 from typing import NamedTuple
 
 from zerogo.errors import InputError
@@ -25,7 +23,6 @@ KATA_USAGE = f"{KGS_USAGE} | fischer M INCREMENT | fischer-capped M INCREMENT MO
 MIN_SECONDS = 0.01  # one step of the search is done in any case
 MAX_SECONDS = 10.0**7  # of main time or a period
 MAX_NUMBER = 10**6  # of moves or periods
-MEASUREMENTS = 15  # that `Durations` keeps
 
 
 class TimeLeft(NamedTuple):
@@ -140,23 +137,6 @@ class Clock:
         if left.number == 1:
             return TimeLeft(settings.period, settings.number)
         return TimeLeft(max(0.0, left.seconds - seconds - self.lag), left.number - 1)
-
-
-class Durations(deque[float]):
-    """The last measurements of how long a piece of work takes, in seconds."""
-
-    def __init__(self, seconds: Iterable[float] = ()) -> None:
-        super().__init__(seconds, maxlen=MEASUREMENTS)
-
-    @property
-    def longest(self) -> float:
-        """The longest, on which deadlines are planned; 0 before the first."""
-        return max(self, default=0.0)
-
-    @property
-    def median(self) -> float:
-        """The median: one slow time, as when the machine was busy with something else, does not count."""
-        return median_low(self) if self else 0.0
 
 
 def kata_time(words: Sequence[str]) -> Settings:

@@ -15,9 +15,8 @@ from zerogo.errors import InputError, quote, shorten_path
 from zerogo.game import Colour
 from zerogo.gtp import analyze, genmove, protocol  # noqa: F401 (their commands join the table)
 from zerogo.gtp.clock import KATA_KINDS, KATA_USAGE, KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kata_time, kgs_time
-from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, Engine, answer, refusals, tell_internal
+from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, GtpEngine, answer, refusals, tell_internal
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
-from zerogo.players import move_choice
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, room_for
 from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
@@ -38,7 +37,7 @@ NO_LIMIT = 1e20  # KataGo's way of saying it
 KATA_SETTINGS = ("allowResignation", "lagBuffer", "maxTime", "maxVisits", "ponderingEnabled", "resignThreshold")
 
 
-def serve(engine: Engine, source: protocol.Input, write: Callable[[str], None]) -> None:
+def serve(engine: GtpEngine, source: protocol.Input, write: Callable[[str], None]) -> None:
     """Answers every line until `quit` or the end of the input. write: writes and flushes."""
     engine.interrupted = source.asks_to_stop
     while (line := source.take()) is not None:
@@ -51,13 +50,13 @@ def serve(engine: Engine, source: protocol.Input, write: Callable[[str], None]) 
             if request.command == QUIT:
                 return
         try:
-            genmove.ponder(engine, source.is_waiting)
+            engine.ponder(source.is_waiting)
         except Exception as error:  # no game is lost by it
             tell_internal(engine, "pondering", error)
             engine.stopped = engine.position
 
 
-def _offered(engine: Engine) -> list[str]:
+def _offered(engine: GtpEngine) -> list[str]:
     return sorted(name for name, found in COMMANDS.items() if found.is_offered(engine) and found.is_listed)
 
 
@@ -84,39 +83,39 @@ for _name in (QUIT, "kgs-game_over", "cgos-opponent_rating", "cgos-gameover", "g
 
 @Command("cputime")
 @Command("gomill-cpu_time")
-def _cputime(engine: Engine) -> str:
+def _cputime(engine: GtpEngine) -> str:
     return f"{time.process_time():.2f}"
 
 
 @Command("stop")
-def _stop(engine: Engine) -> None:
+def _stop(engine: GtpEngine) -> None:
     engine.stopped = engine.position
 
 
 @Command("undo", "[NUMBER]", 0, 1)
 @Command("gg-undo", "[NUMBER]", 0, 1)
-def _undo(engine: Engine, number: str = "1") -> None:
+def _undo(engine: GtpEngine, number: str = "1") -> None:
     engine.game.undo(integer(number, "number of moves", 0, MAX_NUMBER))
 
 
 @Command("gogui-setup_player", "COLOUR", 1)
-def _set_player(engine: Engine, player: str) -> None:
+def _set_player(engine: GtpEngine, player: str) -> None:
     engine.game.set_up(engine.game.state.stones(), colour(player))
 
 
 @Command("is_legal", "COLOUR VERTEX", 2)
-def _is_legal(engine: Engine, player: str, place: str) -> str:
+def _is_legal(engine: GtpEngine, player: str, place: str) -> str:
     return str(int(engine.game.why_illegal(colour(player), vertex(place, engine.size)) is None))
 
 
 @Command("kata-get-models", needs_search=True)
-def _models(engine: Engine) -> str:
+def _models(engine: GtpEngine) -> str:
     known = {"maxBatchSize": engine.analyst.search.settings.leaves, "usesHumanSLProfile": False, "version": 1}
     return json.dumps([{"name": engine.name, "internalName": engine.name} | known | {"usingFP16": "false"}])
 
 
 @Command("clear_cache")
-def _clear_cache(engine: Engine) -> None:
+def _clear_cache(engine: GtpEngine) -> None:
     engine.judge.clear()
     if engine.session:
         engine.session.clear()
@@ -124,7 +123,7 @@ def _clear_cache(engine: Engine) -> None:
 
 @Command("boardsize", "N", 1, 2)
 @Command("rectangular_boardsize", "WIDTH HEIGHT", 2)
-def boardsize(engine: Engine, side: str, same: str | None = None) -> None:
+def boardsize(engine: GtpEngine, side: str, same: str | None = None) -> None:
     """Takes a size, or the same one twice; the board is empty after it, also where the size was the same."""
     if not all(re.fullmatch(r"[+-]?[0-9]{1,9}", word) for word in filter(None, (side, same))):
         sizes = getattr(engine.analyst, "sizes", None)
@@ -140,21 +139,21 @@ def boardsize(engine: Engine, side: str, same: str | None = None) -> None:
 
 
 @Command("clear_board")
-def clear_board(engine: Engine) -> None:
+def clear_board(engine: GtpEngine) -> None:
     """Begins a new game of the same size."""
     engine.game.clear()
     engine.begin_game()
 
 
 @Command("komi", "POINTS", 1)
-def komi(engine: Engine, points: str) -> None:
+def komi(engine: GtpEngine, points: str) -> None:
     """Sets komi at any time, also in the middle of a game; `boardsize` and `clear_board` leave it."""
     engine.game.change_rules(komi=real(points, "komi", -MAX_KOMI, MAX_KOMI))
     engine.told = replace(engine.told, komi=engine.game.rules.komi)
 
 
 @Command("play", "COLOUR VERTEX", 0, ANY)
-def play(engine: Engine, *move: str) -> None:
+def play(engine: GtpEngine, *move: str) -> None:
     """Plays a move for either side."""
     if len(move) != 2:
         raise InputError(BAD_VERTEX)
@@ -162,7 +161,7 @@ def play(engine: Engine, *move: str) -> None:
 
 
 @Command("gogui-play_sequence", "COLOUR VERTEX…", 0, ANY)
-def play_sequence(engine: Engine, *sequence: str) -> None:
+def play_sequence(engine: GtpEngine, *sequence: str) -> None:
     """Plays COLOUR VERTEX pairs, all or none. Programs know the refusal "illegal move" alone, the reason is logged."""
     for number, (stone, action) in enumerate(moves(sequence, engine.size)):
         player = Colour(stone)
@@ -175,7 +174,7 @@ def play_sequence(engine: Engine, *sequence: str) -> None:
 
 
 @Command("showboard")
-def showboard(engine: Engine) -> str:
+def showboard(engine: GtpEngine) -> str:
     """Returns the board for people, and below it whose turn it is, what was captured, and the rules."""
     game, rules = engine.game, engine.game.rules
     black, white = game.state.captures.values()
@@ -191,7 +190,7 @@ def showboard(engine: Engine) -> str:
 
 
 @Command("all_legal", "COLOUR", 1)
-def all_legal(engine: Engine, player: str) -> str:
+def all_legal(engine: GtpEngine, player: str) -> str:
     """Returns the points on which a side may play."""
     mover = colour(player)
     points = (at for at in range(engine.size**2) if engine.game.why_illegal(mover, at) is None)
@@ -199,20 +198,20 @@ def all_legal(engine: Engine, player: str) -> str:
 
 
 @Command("list_stones", "COLOUR", 1)
-def list_stones(engine: Engine, player: str) -> str:
+def list_stones(engine: GtpEngine, player: str) -> str:
     """Returns the points of a side's stones."""
     stones = sum(engine.game.state.stones(), [])
     return coords.vertices((at for at, stone in enumerate(stones) if stone == colour(player).value), engine.size)
 
 
 @Command("color", "VERTEX", 1)
-def color(engine: Engine, place: str) -> str:
+def color(engine: GtpEngine, place: str) -> str:
     """Returns black, white or empty."""
     return COLOUR_NAMES[sum(engine.game.state.stones(), [])[vertex(place, engine.size, may_pass=False)]]
 
 
 @Command("last_move")
-def last_move(engine: Engine) -> str:
+def last_move(engine: GtpEngine) -> str:
     """Returns colour and vertex of the last move."""
     if not engine.game.moves:
         raise InputError("no previous move known")
@@ -220,7 +219,7 @@ def last_move(engine: Engine) -> str:
 
 
 @Command("move_history")
-def move_history(engine: Engine) -> str:
+def move_history(engine: GtpEngine) -> str:
     """Returns the moves, the last one first, as GNU Go does."""
     played = reversed(engine.game.moves)
     return "\n".join(f"{player.name.lower()} {coords.to_gtp(action, engine.size)}" for player, action in played)
@@ -230,7 +229,7 @@ def move_history(engine: Engine) -> str:
 
 
 @Command("fixed_handicap", "NUMBER, or place_free_handicap NUMBER", 1)
-def fixed_handicap(engine: Engine, number: str) -> str:
+def fixed_handicap(engine: GtpEngine, number: str) -> str:
     """Puts so many stones on GTP's fixed points and returns these."""
     stones = _handicap(engine, number)
     if stones > coords.max_fixed_handicap(engine.size):
@@ -239,13 +238,13 @@ def fixed_handicap(engine: Engine, number: str) -> str:
 
 
 @Command("place_free_handicap", "NUMBER", 1)
-def place_free_handicap(engine: Engine, number: str) -> str:
+def place_free_handicap(engine: GtpEngine, number: str) -> str:
     """Puts so many stones where it likes, on fixed points as far as there are, and returns the points."""
     return _put_handicap(engine, free_handicap(engine.size, _handicap(engine, number)))
 
 
 @Command("set_free_handicap", "VERTEX…", 0, ANY)
-def set_free_handicap(engine: Engine, *places: str) -> None:
+def set_free_handicap(engine: GtpEngine, *places: str) -> None:
     """Puts stones on the given points: two or more, different ones, and one point left empty."""
     points = [vertex(place, engine.size, may_pass=False) for place in places]
     if len(set(points)) < len(points):
@@ -273,7 +272,7 @@ def free_handicap(size: int, number: int) -> list[int]:
     return points
 
 
-def _handicap(engine: Engine, number: str) -> int:
+def _handicap(engine: GtpEngine, number: str) -> int:
     """Returns the number of stones that is asked for, on an empty board."""
     if engine.game.moves or any(map(any, engine.game.start)):
         raise InputError("board not empty")
@@ -283,20 +282,20 @@ def _handicap(engine: Engine, number: str) -> int:
         raise InputError(BAD_HANDICAP) from None
 
 
-def _put_handicap(engine: Engine, points: list[int]) -> str:
+def _put_handicap(engine: GtpEngine, points: list[int]) -> str:
     engine.game.place_handicap(points)
     return coords.vertices(points, engine.size)
 
 
 @Command("gogui-setup", "COLOUR VERTEX…", 0, ANY)
-def gogui_setup(engine: Engine, *stones: str) -> None:
+def gogui_setup(engine: GtpEngine, *stones: str) -> None:
     """Changes points of the present position; `e` takes a stone off. What was played before can't be taken back."""
     changes = moves(stones, engine.size, {"e": 0, "empty": 0})
     _set_up(engine, engine.game.state.stones(), changes, engine.game.to_play)
 
 
 @Command("set_position", "COLOUR VERTEX…", 0, ANY)
-def set_position(engine: Engine, *stones: str) -> None:
+def set_position(engine: GtpEngine, *stones: str) -> None:
     """Puts stones on an empty board, as KataGo does; Black is to move."""
     changes = moves(stones, engine.size)
     if len({action for _, action in changes}) < len(changes):
@@ -304,7 +303,7 @@ def set_position(engine: Engine, *stones: str) -> None:
     _set_up(engine, [[0] * engine.size for _ in range(engine.size)], changes, Colour.BLACK)
 
 
-def _set_up(engine: Engine, rows: list[list[int]], changes: list[tuple[int, int]], to_play: Colour) -> None:
+def _set_up(engine: GtpEngine, rows: list[list[int]], changes: list[tuple[int, int]], to_play: Colour) -> None:
     """Begins from these rows after changes, (colour, point). Raises InputError for a pass among them."""
     for stone, action in changes:
         if action == engine.size**2:
@@ -317,7 +316,7 @@ def _set_up(engine: Engine, rows: list[list[int]], changes: list[tuple[int, int]
 
 
 @Command("kata-set-rules", "NAME, or an object such as that of kata-get-rules", 1, ANY)
-def kata_set_rules(engine: Engine, *words: str) -> str:
+def kata_set_rules(engine: GtpEngine, *words: str) -> str:
     """Takes a ruleset's name or KataGo's object; komi stays."""
     text = " ".join(words)
     rules = rulesets.parse(text, engine.size, engine.game.rules.komi)
@@ -325,7 +324,7 @@ def kata_set_rules(engine: Engine, *words: str) -> str:
 
 
 @Command("kata-set-rule", "FIELD VALUE", 2)
-def kata_set_rule(engine: Engine, key: str, text: str) -> str:
+def kata_set_rule(engine: GtpEngine, key: str, text: str) -> str:
     """Changes one field of `kata-get-rules`."""
     if key == "komi":
         raise InputError("komi is no rule here; write: komi POINTS")
@@ -335,7 +334,7 @@ def kata_set_rule(engine: Engine, key: str, text: str) -> str:
 
 
 @Command("kgs-rules", " | ".join(KGS_RULES), 1)
-def kgs_rules(engine: Engine, word: str) -> str:
+def kgs_rules(engine: GtpEngine, word: str) -> str:
     """Takes one of KGS's four rulesets; komi stays."""
     if word.lower() not in KGS_RULES:
         raise InputError(f"there are no KGS rules {quote(word)}; allowed are {', '.join(KGS_RULES)}")
@@ -343,7 +342,7 @@ def kgs_rules(engine: Engine, word: str) -> str:
     return _change_rules(engine, rulesets.named(name, engine.size, engine.game.rules.komi), name)
 
 
-def _change_rules(engine: Engine, rules: Rules, name: str) -> str:
+def _change_rules(engine: GtpEngine, rules: Rules, name: str) -> str:
     """Changes the rules but for size and komi; returns where they fall short of their name."""
     engine.game.change_rules(superko=rules.superko, suicide=rules.suicide, scoring=rules.scoring)
     engine.told, engine.rules_name = replace(rules, komi=engine.told.komi), name
@@ -353,14 +352,14 @@ def _change_rules(engine: Engine, rules: Rules, name: str) -> str:
 
 
 @Command("time_settings", "MAIN PERIOD MOVES", 3)
-def time_settings(engine: Engine, main: str, period: str, number: str) -> None:
+def time_settings(engine: GtpEngine, main: str, period: str, number: str) -> None:
     """Sets both clocks: main time, then so many moves in each period, in seconds; `0 1 0` is no limit."""
     seconds = real(main, "main time", 0, MAX_SECONDS), real(period, "period", 0, MAX_SECONDS)
     engine.clock.set_gtp(*seconds, integer(number, "number of moves", 0, MAX_NUMBER))
 
 
 @Command("time_left", "COLOUR SECONDS MOVES", 3)
-def time_left(engine: Engine, player: str, seconds: str, number: str) -> None:
+def time_left(engine: GtpEngine, player: str, seconds: str, number: str) -> None:
     """Takes what the controller's clock shows; the number of moves or Japanese periods is 0 in main time."""
     whose, left = colour(player), real(seconds, "time", -MAX_SECONDS, MAX_SECONDS)
     engine.clock.report(whose, left, integer(number, "number of moves", 0, MAX_NUMBER))
@@ -370,17 +369,17 @@ def time_left(engine: Engine, player: str, seconds: str, number: str) -> None:
 
 
 @Command("final_score")
-def final_score(engine: Engine) -> str:
+def final_score(engine: GtpEngine) -> str:
     """Returns the result in points as the board stands, dead stones taken off: B+3.5, W+0.5, or 0 for a draw."""
-    return result_text(move_choice.final_score_black(engine.game, genmove.verdict(engine)))
+    return result_text(engine.score_black())
 
 
 @Command("final_status_list", "alive | dead | seki", 1)
-def final_status_list(engine: Engine, word: str) -> str:
+def final_status_list(engine: GtpEngine, word: str) -> str:
     """Returns the strings that are dead, alive or in seki, one a line."""
     if word.lower() not in ("alive", "dead", "seki"):
         raise InputError("invalid status")
-    found, size = genmove.verdict(engine), engine.size
+    found, size = engine.verdict(), engine.size
     strings = [sorted(coords.point(*at, size) for at in string.stones) for string in engine.game.state.board.strings()]
     words = ["dead" if row[0] in found.dead else "seki" if row[0] in found.seki else "alive" for row in sorted(strings)]
     pairs = zip(sorted(strings), words, strict=True)
@@ -388,7 +387,7 @@ def final_status_list(engine: Engine, word: str) -> str:
 
 
 @Command("loadsgf", "FILE [MOVE]", 1, ANY)
-def loadsgf(engine: Engine, *arguments: str) -> None:
+def loadsgf(engine: GtpEngine, *arguments: str) -> None:
     """Goes on from a file's main line: from its end, or from before the given move. Rules and komi are those that it
     names, else those that the engine was started with or told by a command. Illegal moves before that are refused, with
     the move and the reason."""
@@ -416,17 +415,14 @@ def loadsgf(engine: Engine, *arguments: str) -> None:
 
 
 @Command("printsgf", "[FILE]", 0, ANY)
-def printsgf(engine: Engine, *words: str) -> str | None:
+def printsgf(engine: GtpEngine, *words: str) -> str | None:
     """Returns the game as SGF, or writes it into the file that is named, which must be new or a game record; with the
     sides and the result, if known."""
     own, names, path = engine.own_colour, {}, " ".join(words)
     if own is not None:
         names = {own: f"{NAME} {engine.name}", own.other: engine.opponent}
-    position, result = engine.resignation or (None, "")
-    if position != engine.position:
-        result = final_score(engine) if engine.game.is_over else sgf.UNKNOWN_RESULT
     black, white = names.get(Colour.BLACK) or "Black", names.get(Colour.WHITE) or "White"
-    record = engine.game.record(result=result, black=black, white=white)
+    record = engine.record(black=black, white=white)
     return sgf.to_text(record) if path in ("", "-") else sgf.write(engine.file(path), record)
 
 
@@ -434,7 +430,7 @@ def printsgf(engine: Engine, *words: str) -> str | None:
 
 
 @Command("kata-get-param", "NAME", 1)
-def kata_get_param(engine: Engine, name: str) -> str:
+def kata_get_param(engine: GtpEngine, name: str) -> str:
     """Returns the value of a setting."""
     options = engine.options
     values = {
@@ -452,7 +448,7 @@ def kata_get_param(engine: Engine, name: str) -> str:
 
 
 @Command("kata-set-param", "NAME VALUE", 2)
-def kata_set_param(engine: Engine, name: str, text: str) -> None:
+def kata_set_param(engine: GtpEngine, name: str, text: str) -> None:
     """Changes a setting; maxTime is seconds, resignThreshold a value from -1 to 1."""
     kata_get_param(engine, name)  # refuses unknown names
     options = engine.options
@@ -472,13 +468,13 @@ def kata_set_param(engine: Engine, name: str, text: str) -> None:
 
 
 @Command("kata-get-params")
-def kata_get_params(engine: Engine) -> str:
+def kata_get_params(engine: GtpEngine) -> str:
     """Returns the values of all settings as a JSON object."""
     return json.dumps({name: json.loads(kata_get_param(engine, name)) for name in KATA_SETTINGS})
 
 
 @Command("kata-set-params", "an object such as that of kata-get-params", 1, ANY)
-def kata_set_params(engine: Engine, *words: str) -> None:
+def kata_set_params(engine: GtpEngine, *words: str) -> None:
     """Changes several settings by a JSON object, all or none."""
     try:
         given = bounds.parse_json(" ".join(words))
@@ -497,7 +493,7 @@ def kata_set_params(engine: Engine, *words: str) -> None:
 
 
 @Command("kata-benchmark", "VISITS", 1, needs_search=True)
-def kata_benchmark(engine: Engine, number: str) -> str:
+def kata_benchmark(engine: GtpEngine, number: str) -> str:
     """Searches the position from a fresh tree until it has so many visits; says how fast."""
     visits = integer(number, "visits", 2, 10**6)
     session = AnalysisSession(engine.analyst, room_for(visits), engine.options.seed, TREE_BYTES)
@@ -509,20 +505,20 @@ def kata_benchmark(engine: Engine, number: str) -> str:
 
 
 @Command("cgos-opponent_name", "NAME", 0, ANY)
-def opponent_name(engine: Engine, *words: str) -> None:
+def opponent_name(engine: GtpEngine, *words: str) -> None:
     """Takes the name that stands in the records of the game."""
     engine.opponent = " ".join(words)
 
 
 @Command("gogui-title")
-def gogui_title(engine: Engine) -> str:
+def gogui_title(engine: GtpEngine) -> str:
     """Returns a title for a window."""
     rules = f", {engine.rules_name} rules" if engine.rules_name else ""
     return f"{NAME} {engine.name}, {engine.size}x{engine.size}, komi {engine.game.rules.komi:g}{rules}"
 
 
 @Command("kgs-chat", "game | private NAME TEXT", 2, ANY)
-def chat(engine: Engine, kind: str, *_: str) -> str:
+def chat(engine: GtpEngine, kind: str, *_: str) -> str:
     """Returns an answer to somebody on KGS: who this is, and the winrate before its last move if it has searched."""
     if kind not in ("game", "private"):
         raise InputError("syntax error; write: kgs-chat game | private NAME TEXT")

@@ -1,14 +1,13 @@
 """What the commands act on (the game, its analysis session, the clock, the options), and how commands are declared.
 
     @Command("komi", "POINTS", 1)
-    def komi(engine: Engine, points: str) -> str | None: ...       # the reply; InputError is one with `?`
+    def komi(engine: GtpEngine, points: str) -> str | None: ...       # the reply; InputError is one with `?`
 
 A command that fails changes nothing of the engine."""
 
 import argparse
 import secrets
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,13 +17,12 @@ from pathlib import Path
 from zerogo import cli
 from zerogo.board import rng
 from zerogo.errors import InputError, quote, shorten_path
-from zerogo.game import Colour
-from zerogo.gtp.clock import Clock, Durations
+from zerogo.gtp.clock import Clock
 from zerogo.gtp.protocol import Input, Reply, Request
 from zerogo.players import plays_on, require_size
-from zerogo.players.analyst import Analyst, autotune_leaves
+from zerogo.players.analyst import autotune_leaves
+from zerogo.players.engine import Durations, Engine, Options
 from zerogo.players.live import LiveGame
-from zerogo.players.move_choice import Judge, MoveChoiceSettings
 from zerogo.players.session import AnalysisSession, room_for
 from zerogo.rules import Rules, rulesets
 from zerogo.rules.coords import listed
@@ -37,60 +35,24 @@ ANY = sys.maxsize  # as `most` of a command: any number of arguments
 
 
 @dataclass
-class Options(MoveChoiceSettings):
-    """What may be set from the command line, and some of it by `kata-set-param`.
+class GtpEngine(Engine):
+    """An engine as GTP's commands act on it.
 
-    simulations: of a move, where no clock runs. most_simulations: also where one runs, None for as many as there is
-    time for. most_seconds: of a move, None for no limit but the clock's. seed: of all draws. ponder: whether the
-    search goes on while the other side thinks."""
+    rules_name: the game's ruleset where it was asked for by name, else empty. told, told_name: the rules that the
+    engine was started with or told by a command, which a file that names none is played by. games: the folder below
+    which files are read and written, None for any. opponent: the other side's name, where the controller gave it. log:
+    writes a line for a person."""
 
-    simulations: int = 64
-    most_simulations: int | None = None
-    most_seconds: float | None = None
-    seed: int = 1
-    ponder: bool = False
-
-
-@dataclass
-class Engine:
-    """One engine at one board.
-
-    name: of the player, for people. analyst, session: None for the random player, which searches nothing. rules_name:
-    the game's ruleset where it was asked for by name, else empty. told, told_name: the rules that the engine was
-    started with or told by a command, which a file that names none is played by. games: the folder below which files
-    are read and written, None for any. game_number: of the games so far, so that the random
-    player's next one is another one. opponent: the other side's name, where the controller gave it. own_colour: the
-    side that `genmove` played last. last_winrate: a side and its winrate before its last move, None where nothing was
-    searched. resignation: the position of the last one, and the result in SGF's words. interrupted: whether a person
-    wants the move now. stopped: the position in which `stop` has ended the pondering. log: writes a line for a person.
-    now: seconds of a clock. step_time, overhead: durations of a step of the search, and of all else of a move but the
-    judge's. judge: says which stones are dead."""
-
-    name: str
-    game: LiveGame
-    analyst: Analyst | None = None
-    session: AnalysisSession | None = None
     clock: Clock = field(default_factory=Clock)
-    options: Options = field(default_factory=Options)
     rules_name: str = ""
     told: Rules = field(init=False)
     told_name: str = field(init=False)
     games: Path | None = None
-    game_number: int = 0
     opponent: str = ""
-    own_colour: Colour | None = None
-    last_winrate: tuple[Colour, float] | None = None
-    interrupted: Callable[[], bool] = lambda: False
     log: Callable[[str], None] = lambda text: None
-    now: Callable[[], float] = time.monotonic
-    step_time: Durations = field(default_factory=Durations)
-    overhead: Durations = field(default_factory=Durations)
-    resignation: tuple[tuple[int, int], str] | None = None
-    stopped: tuple[int, int] | None = None
-    judge: Judge = field(init=False)
 
     def __post_init__(self) -> None:
-        self.judge = Judge(self.analyst, self.now)
+        super().__post_init__()
         self.told, self.told_name = self.game.rules, self.rules_name
 
     @property
@@ -136,13 +98,8 @@ class Engine:
         """Returns where zerogo falls short of the ruleset that was asked for by name, empty where it doesn't."""
         return rulesets.deviations(self.rules_name) if self.rules_name else ""
 
-    @property
-    def position(self) -> tuple[int, int]:
-        """The start of the game and the number of moves since."""
-        return self.game.start_id, len(self.game.moves)
 
-
-def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> Engine:
+def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> GtpEngine:
     """Returns the engine that the command line asks for, warmed up; log: writes for a person. Raises InputError."""
     setup = cli.open_front_end(arguments, [arguments.checkpoint])
     config, rules, analyst, session = setup.config, setup.config.game.rules(), None, None
@@ -163,9 +120,9 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> En
             log(why)
         options.simulations = analyst.simulations
         session = AnalysisSession(analyst, room_for(options.simulations), options.seed, TREE_BYTES)
+    more = {"rules_name": rulesets.canonical(arguments.rules or "") or "", "games": arguments.games, "log": log}
     name, clock = analyst.name if analyst else RANDOM, Clock(lag=arguments.lag)
-    rules_name, games = rulesets.canonical(arguments.rules or "") or "", arguments.games
-    engine = Engine(name, LiveGame(rules), analyst, session, clock, options, rules_name, games, log=log)
+    engine = GtpEngine(name, LiveGame(rules), analyst, session, options, clock=clock, **more)
     engine.warn(engine.deviation())
     if session is not None:
         # A process's first steps take several times as long as the others; the third one is measured.
@@ -207,11 +164,11 @@ class Command:
         COMMANDS[self.name] = self
         return handler
 
-    def is_offered(self, engine: Engine) -> bool:
+    def is_offered(self, engine: GtpEngine) -> bool:
         """Says whether the engine can answer: the random player searches nothing."""
         return engine.session is not None or not self.needs_search
 
-    def run(self, engine: Engine, reply: Reply, arguments: list[str]) -> str:
+    def run(self, engine: GtpEngine, reply: Reply, arguments: list[str]) -> str:
         """Returns the reply's text. Raises InputError where the engine or the number of arguments does not fit."""
         if not self.is_offered(engine):
             raise InputError(f"the player {engine.name!r} does not think")
@@ -229,7 +186,7 @@ def refusals(kind: str) -> dict[str, str]:
     return {name: f"{name}: {why}" for of, name, is_known, why in rows if (of, is_known) == (kind, "no")}
 
 
-def answer(engine: Engine, request: Request, source: Input, write: Callable[[str], None]) -> None:
+def answer(engine: GtpEngine, request: Request, source: Input, write: Callable[[str], None]) -> None:
     """Writes the reply to one request. What goes wrong inside is a refusal, too, so that no game is lost by it."""
     reply, problem = Reply(request.id, write, source), ""
     try:
@@ -250,7 +207,7 @@ def answer(engine: Engine, request: Request, source: Input, write: Callable[[str
     reply.end()
 
 
-def tell_internal(engine: Engine, at: str, error: Exception) -> None:
+def tell_internal(engine: GtpEngine, at: str, error: Exception) -> None:
     """Writes for a person what went wrong inside, and where; at: the command, or what else was done."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{type(error).__name__} at {where.filename}, line {where.lineno}"

@@ -2,15 +2,14 @@
 
 import argparse
 import dataclasses
+import math
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
 
-import numpy as np
 import torch
 
 from zerogo import sgf
@@ -18,10 +17,10 @@ from zerogo.cli import Setup, open_front_end
 from zerogo.errors import InputError, quote
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analyst import KINDS, Analysis, Analyst
+from zerogo.players.analyst import KINDS, Analysis
+from zerogo.players.engine import Engine, Options
 from zerogo.players.live import LiveGame
-from zerogo.players.move_choice import MoveChoiceSettings, decide, final_score_black, final_status, is_open
-from zerogo.players.session import AnalysisSession, room_for
+from zerogo.players.status import as_points
 from zerogo.rules import Rules, coords, rulesets
 from zerogo.selfplay.playout import RandomPlayer
 from zerogo.show import picture
@@ -162,45 +161,6 @@ class RecordedGame:
             self._is_saved = True
 
 
-@dataclass
-class RandomBot:
-    """Plays at random but spares its own eyes; its moves are a function of the seed and the ply."""
-
-    seed: int
-    name: ClassVar[str] = RandomPlayer.name
-
-    def choose(self, game: LiveGame, colour: Colour) -> tuple[int, None]:
-        """Returns a legal action, and no analysis."""
-        state, game_id = game.tensor("cpu", colour), torch.zeros(1, dtype=torch.int64)
-        return int(RandomPlayer().choose(state, game_id, self.seed)), None
-
-
-class AnalystBot:
-    """Searches with an analyst and plays as `move_choice` decides; it also gives hints and judges dead stones."""
-
-    def __init__(self, analyst: Analyst, seed: int, settings: MoveChoiceSettings | None = None) -> None:
-        self.name, self.analyst, self.settings = analyst.name, analyst, settings or MoveChoiceSettings()
-        self.session = AnalysisSession(analyst, room_for(analyst.simulations), seed)
-
-    def analyse(self, game: LiveGame, colour: Colour) -> Analysis:
-        """Returns its analysis after its simulations, kept ones from earlier moves not counted."""
-        self.session.set_position(game, colour)
-        self.session.run(self.analyst.simulations)
-        return self.session.analysis()
-
-    def ownership(self, game: LiveGame, colour: Colour) -> np.ndarray:
-        """Returns whose points are by the network alone, for the side to move: float32 [N, N]."""
-        return self.analyst.evaluate(game.tensor(self.analyst.device, colour)).ownership[0].cpu().numpy()
-
-    def choose(self, game: LiveGame, colour: Colour) -> tuple[int | None, Analysis | None]:
-        """Returns the action that it plays, None to resign, and its analysis; the game stays as it is."""
-        analysis = self.analyse(game, colour)
-        return decide(game, colour, analysis, self.settings), analysis
-
-
-Bot = RandomBot | AnalystBot
-
-
 class TerminalGame:
     """Plays one game to its end, or until somebody leaves.
 
@@ -210,8 +170,8 @@ class TerminalGame:
     def __init__(
         self,
         recorded: RecordedGame,
-        bots: dict[Colour, Bot | None],
-        make_adviser: Callable[[], AnalystBot],
+        bots: dict[Colour, Engine | None],
+        make_adviser: Callable[[], Engine],
         style: TextStyle,
         ask: Callable[[str], str] = input,
         say: Callable[[str], None] = print,
@@ -257,9 +217,9 @@ class TerminalGame:
             self._answer(f"{name_of(colour)}, move {number + 1}> ")
         return True
 
-    def _let_move(self, bot: Bot, colour: Colour) -> None:
+    def _let_move(self, bot: Engine, colour: Colour) -> None:
         """Lets a bot move, and tells why it does so."""
-        action, analysis = bot.choose(self.game, colour)
+        action, analysis = bot.genmove(colour)
         size, done = self.game.size, "resigns"
         if action is None:
             self._resign()
@@ -300,7 +260,7 @@ class TerminalGame:
         if reason := self.game.why_illegal(colour, action):
             raise InputError(f"{name_of(colour)} can't play there, {reason}")
         ends = action == size**2 and self.game.state.passes == 1
-        if ends and is_open(self.game.state, self._adviser().ownership(self.game, colour)):
+        if ends and self._adviser().is_open():
             question = "much of the board is unsettled, and this pass ends the game; pass all the same? yes or no> "
             if self.ask(question).strip().lower() not in ("y", "yes"):
                 return
@@ -329,7 +289,7 @@ class TerminalGame:
     def _hint(self, words: str) -> None:
         self._require_going_on()
         colour, size = self.game.to_play, self.game.size
-        analysis = self._adviser().analyse(self.game, colour)
+        analysis = self._adviser().think(colour)
         self.say(f"{self._adviser().name}: {analysis_text(analysis, colour, size)}")
         self.say(picture.candidates_text(analysis.candidates, size, MOST_CANDIDATES))
 
@@ -373,8 +333,8 @@ class TerminalGame:
 
     def _counted(self) -> tuple[float, str]:
         """Returns Black's score with komi, and which stones are dead, by whose judgement."""
-        found = final_status(self.game, self._adviser().analyst)
-        score, dead = final_score_black(self.game, found), found.dead
+        dead = self._adviser().verdict(math.inf).dead
+        score = self.game.state.score_black(as_points(dead, self.game.size))
         points = coords.vertices(sorted(dead), self.game.size)
         return score, f"; {self._adviser().name} considers these stones dead: {points}" if dead else ""
 
@@ -393,22 +353,20 @@ def make_terminal_game(
     _check_save(arguments.save, arguments.sgf)
     setup = open_front_end(arguments, (arguments.black, arguments.white))
     game, notes = _make_game(arguments, setup.config.game.rules(size=arguments.size))
-    settings, seed = MoveChoiceSettings(resign=arguments.resign), setup.config.run.seed
-    words = zip((Colour.BLACK, Colour.WHITE), (arguments.black, arguments.white), strict=True)
-    more = settings, arguments.simulations
-    bots = {colour: _make_bot(word, setup, seed + colour.value, *more) for colour, word in words}
-    analysts = [bot.analyst for bot in bots.values() if isinstance(bot, AnalystBot)]
-    for analyst in analysts:
-        require_size(analyst, game.size, "this game is on")
+    words = {Colour.BLACK: arguments.black, Colour.WHITE: arguments.white}
+    bots = {colour: _make_bot(word, setup, game, arguments, colour.value) for colour, word in words.items()}
+    analysts = [bot.analyst for bot in bots.values() if bot and bot.analyst]
     names = {colour: bot.name if bot else HUMAN for colour, bot in bots.items()}
     in_colour = sys.stdout.isatty() if arguments.colour == "auto" else arguments.colour == "always"
     style = TextStyle(in_colour, round_stones=(sys.stdout.encoding or "").lower().startswith("utf"))
     recorded = RecordedGame(game, names, arguments.save)
 
     # One of the players once more, so that the hints do not help the one that plays.
-    terminal_game = TerminalGame(
-        recorded, bots, lambda: AnalystBot(analysts[0] if analysts else setup.analyst(ADVISER), seed), style, ask, say
-    )
+    def make_adviser() -> Engine:
+        analyst = analysts[0] if analysts else setup.analyst(ADVISER)
+        return Engine.of_analyst(analyst, game, Options(seed=setup.config.run.seed))
+
+    terminal_game = TerminalGame(recorded, bots, make_adviser, style, ask, say)
     players, rules = ", ".join(f"{style.name(colour)}: {names[colour]}" for colour in Colour), game.rules
     ko = f"{rules.superko} ko{', suicide' if rules.suicide else ''}"
     say(f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rules.scoring} scoring, {ko}")
@@ -417,15 +375,19 @@ def make_terminal_game(
     return terminal_game
 
 
-def _make_bot(word: str, setup: Setup, seed: int, settings: MoveChoiceSettings, simulations: int | None) -> Bot | None:
-    """Returns the bot that a word means, None for a person. Raises InputError for a bad word or checkpoint."""
+def _make_bot(word: str, setup: Setup, game: LiveGame, arguments: argparse.Namespace, number: int) -> Engine | None:
+    """Returns the bot that a word means, None for a person; number: by which its draws differ from the other one's.
+    Raises InputError for a bad word or checkpoint, and for a network of another board."""
+    options = Options(resign=arguments.resign, seed=setup.config.run.seed + number, varies=False)
     if word == HUMAN:
         return None
-    if word == RandomBot.name:
-        return RandomBot(seed)
+    if word == RandomPlayer.name:
+        return Engine(word, game, options=options)
     if not word.startswith("mcts:") and not bounds.shipped(word).exists():
         raise InputError(bounds.no_such_player(word, f"human, random, {KINDS}"))
-    return AnalystBot(setup.analyst(word, simulations), seed, settings)
+    analyst = setup.analyst(word, arguments.simulations)
+    require_size(analyst, game.size, "this game is on")
+    return Engine.of_analyst(analyst, game, options)
 
 
 def _make_game(arguments: argparse.Namespace, rules: Rules) -> tuple[LiveGame, list[str]]:
