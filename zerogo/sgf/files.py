@@ -71,8 +71,12 @@ SUPERSETS = {
     "ascii": "utf-8",
 }  # fmt: skip
 ASIAN = ("gb18030", "cp932", "cp949", "euc_jp", "big5")
-# The first bytes of each set's common Chinese characters.
-_COMMON = {"gb18030": (0xB0, 0xD7), "cp932": (0x88, 0x97), "euc_jp": (0xB0, 0xCF), "big5": (0xA4, 0xC6)}
+# The first bytes of each set's common characters: level 1 of GB 2312, JIS X 0208 (with kana) and Big5, and the Hangul
+# of KS X 1001.
+_COMMON = {
+    "gb18030": [(0xB0, 0xD7)], "cp932": [(0x82, 0x83), (0x88, 0x97)], "cp949": [(0xB0, 0xC8)],
+    "euc_jp": [(0xA4, 0xA5), (0xB0, 0xCF)], "big5": [(0xA4, 0xC6)],
+}  # fmt: skip
 _STATEFUL = ("iso2022", "hz", "utf-7", "utf-16", "utf-32")  # texts in these may look like ASCII or hold zero bytes
 _NO_ENCODINGS = ("idna", "punycode", "unicode-escape", "unicode_escape", "raw-unicode-escape", "raw_unicode_escape")
 _CHARSET = re.compile(rb"CA\s*\[\s*([\w.:+-]{1,40})\s*\]")
@@ -380,8 +384,9 @@ def decode(data: bytes) -> str:
     good = sum(1 for _ in islice(_FOREIGN.finditer(mended), bad + _JUDGED)) - bad
     if bad <= (good if declared == "utf-8" else good // 4):  # UTF-8 that was cut, or damaged here and there
         return mended
-    likeliest = max((*ASIAN, "cp1252"), key=lambda name: _usualness(_decoded(data, name), name))
-    return _decoded(data, likeliest) or data.decode("latin-1")
+    shares = {name: _share_of_common(_decoded(data, name), name) for name in ASIAN}
+    likeliest = max(shares, key=shares.get)
+    return data.decode(likeliest) if shares[likeliest] > 0.5 else _decoded(data, "cp1252") or data.decode("latin-1")
 
 
 def _declared(data: bytes) -> str | None:
@@ -405,29 +410,16 @@ def _decoded(data: bytes, name: str) -> str | None:
         return None
 
 
-def _usualness(text: str | None, name: str) -> float:
-    """Returns how usual the characters beyond ASCII are in texts of that encoding, on average, 0 to 1; -1 for None."""
+def _share_of_common(text: str | None, name: str) -> float:
+    """Returns the share of the characters beyond ASCII that are in an encoding's set of common ones; -1 for no text."""
     if text is None:
         return -1.0
-    letters = [match[0] for match in islice(_FOREIGN.finditer(text), _JUDGED)]
-    if name == "cp949" and len(letters) >= 8 and all("\uac00" <= letter <= "\ud7a3" for letter in letters):
-        return 0.95  # each may be a common Chinese character in GBK, but that set is twice as large: hardly all of them
-    return sum(_weight(letter, name) for letter in letters) / max(1, len(letters))
-
-
-def _weight(letter: str, name: str) -> float:
-    """Returns how usual one character is in texts of an encoding."""
-    if "\u3040" <= letter <= "\u30ff":
-        return 1.0 if name in ("cp932", "euc_jp") else 0.3
-    if "\u4e00" <= letter <= "\u9fff":
-        first, last = _COMMON.get(name, (0x100, 0))
-        return 0.9 if first <= letter.encode(name)[0] <= last else 0.3
-    if "\uac00" <= letter <= "\ud7a3":
-        code = letter.encode(name)
-        return 0.9 if 0xB0 <= code[0] <= 0xC8 and len(code) == 2 else 0.1
-    if "\u3000" <= letter <= "\u303f" or "\uff01" <= letter <= "\uff5e":
-        return 0.7
-    return 0.1 if name != "cp1252" else 0.6 if letter.isalpha() else 0.2
+    codes = [match[0].encode(name) for match in islice(_FOREIGN.finditer(text), _JUDGED)]
+    is_common = [len(code) == 2 and any(first <= code[0] <= last for first, last in _COMMON[name]) for code in codes]
+    # Common Hangul have the bytes of common Chinese characters, of which there are twice as many: hardly all of several
+    # characters would be Hangul by chance.
+    tie_break = name == "cp949" and len(codes) >= 8 and all(is_common)
+    return sum(is_common) / max(1, len(codes)) + tie_break
 
 
 def parse(source: str | bytes, where: str) -> Coarse_game_tree:
