@@ -116,4 +116,4 @@ def state_of(talking: Engine) -> tuple:
     game, clock = talking.game, talking.clock
     whole = (game.rules, game.start, game.first, list(game.moves), list(game.handicap), game.state, game.start_id)
     times = (clock.settings, dict(clock.left), clock.lag, vars(talking.options).copy())
-    return *whole, *times, talking.rules_name, talking.opponent, talking.own_colour, talking.resignation
+    return *whole, *times, talking.rules_name, talking.opponent, talking.own_colour, talking.game.result

@@ -15,7 +15,7 @@ from zerogo import checkpoint, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.play.__main__ import main, parse
-from zerogo.play.game import RecordedGame, TerminalGame, TextStyle, analysis_text, result_text
+from zerogo.play.game import TerminalGame, TextStyle, analysis_text, result_text
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.engine import Choice, Engine
 from zerogo.players.live import LiveGame
@@ -64,7 +64,7 @@ class NoAdviser(Engine):
         return analysis()
 
 
-def talked(lines: str, white: object = None, path: Path | None = None) -> tuple[RecordedGame, list[str], list[str]]:
+def talked(lines: str, white: object = None, path: Path | None = None) -> tuple[LiveGame, list[str], list[str]]:
     """Returns the game on 5x5, its moves as vertices and what was said after a conversation in which Black is a
     person."""
     said: list[str] = []
@@ -77,10 +77,10 @@ def talked(lines: str, white: object = None, path: Path | None = None) -> tuple[
         except StopIteration:
             raise EOFError from None
 
-    recorded = RecordedGame(LiveGame(Rules(5)), {Colour.BLACK: "human", Colour.WHITE: "other"}, path)
-    bots, adviser = {Colour.BLACK: None, Colour.WHITE: white}, NoAdviser("nobody", recorded.game)
-    TerminalGame(recorded, bots, lambda: adviser, TextStyle(), ask, said.append).run()
-    return recorded, [coords.to_gtp(action, 5) for _, action in recorded.game.moves], said
+    game, names = LiveGame(Rules(5)), {Colour.BLACK: "human", Colour.WHITE: "other"}
+    bots, adviser = {Colour.BLACK: None, Colour.WHITE: white}, NoAdviser("nobody", game)
+    TerminalGame(game, names, path, bots, lambda: adviser, TextStyle(), ask, said.append).run()
+    return game, [coords.to_gtp(action, 5) for _, action in game.moves], said
 
 
 @pytest.mark.parametrize(
@@ -99,21 +99,21 @@ def test_the_shipped_network_that_fits_the_board_plays_white(words: list[str], w
 
 
 def test_a_pass_that_ends_an_unsettled_game_is_asked_about() -> None:
-    recorded, moves, said = talked("c3, D4, pass, pass, no, B2, pass, pass, y")
-    assert moves == ["C3", "D4", "pass", "B2", "pass", "pass"] and recorded.is_over
+    game, moves, said = talked("c3, D4, pass, pass, no, B2, pass, pass, y")
+    assert moves == ["C3", "D4", "pass", "B2", "pass", "pass"] and game.is_over
     assert sum("much of the board is unsettled, and this pass ends the game" in text for text in said) == 2
 
 
 def test_two_people() -> None:
-    recorded, moves, said = talked("c3, D4, pass, PASS, yes, quit")
-    assert moves == ["C3", "D4", "pass", "pass"] and recorded.result == "W+7"
+    game, moves, said = talked("c3, D4, pass, PASS, yes, quit")
+    assert moves == ["C3", "D4", "pass", "pass"] and game.result == "W+7"
     assert said[-2:] == ["White wins by 7 points", "the game is over; undo, save FILE or quit> "]
     assert "White, move 2> " in said and any(" 3 . .(X). . 3" in text for text in said)
 
 
 def test_a_bot_that_resigns_and_is_taken_back() -> None:
-    recorded, moves, said = talked("C3, A1, undo, B2", ScriptedBot(None, "D4"))
-    assert WHITE_PLAYS_D4.replace("plays D4", "resigns") in said and moves == ["B2", "D4"] and recorded.result is None
+    game, moves, said = talked("C3, A1, undo, B2", ScriptedBot(None, "D4"))
+    assert WHITE_PLAYS_D4.replace("plays D4", "resigns") in said and moves == ["B2", "D4"] and game.result is None
     assert said.count("Black wins, White has resigned") == 1 and "the game is over; undo takes moves back" in said
 
 

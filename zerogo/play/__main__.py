@@ -83,7 +83,7 @@ def main(arguments: argparse.Namespace) -> None:
         game.run()
     finally:
         if arguments.save is not None:
-            game.recorded.save()
+            game.save()
             print(f"the game is saved in {arguments.save}")
 
 

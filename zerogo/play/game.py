@@ -29,7 +29,6 @@ from zerogo.system import bounds
 ADVISER = "mcts:400"  # gives hints and judges dead stones where no bot of the game analyses
 HANDICAP_KOMI = 0.5
 HUMAN = "human"
-OF_MOVES = ("winrates_black", "scores_black", "visits")
 MOST_CANDIDATES = 5  # of a hint
 LONGEST_LINE = 8  # moves of an expected line that are shown
 # After so many moves for each point of the board two bots stop, as under simple ko they might go on for ever.
@@ -108,76 +107,28 @@ def result_text(result: str) -> str:
     return f"{won} wins, {lost} has resigned" if how == "R" else f"{won} wins by {how} points"
 
 
-class RecordedGame:
-    """A game between two named players, with the analyses of its moves and its result.
-
-    path: the file that the game is written into after every move, None for none; a file that is there already is left
-    alone until something is played. result: SGF's RE (see `sgf.result_text`), None until the game is over."""
-
-    def __init__(self, game: LiveGame, names: dict[Colour, str], path: Path | None = None) -> None:
-        self.game, self.names, self.path = game, names, path
-        self.result: str | None = None
-        self._is_saved = path is not None and path.exists()
-        self._analyses: dict[int, dict[str, float]] = {}  # by move, from 0, under the names of `sgf.GameRecord`
-
-    @property
-    def is_over(self) -> bool:
-        """Whether somebody has resigned, or both have passed."""
-        return self.result is not None or self.game.state.passes >= 2
-
-    def play(self, colour: Colour, action: int, analysis: Analysis | None = None) -> None:
-        """Plays a move, with the analysis that led to it. Raises InputError with the reason where it is illegal."""
-        self.game.play(colour, action)
-        self.result, self._is_saved = None, False
-        if analysis is not None:
-            winrate, score = analysis.winrate, analysis.score
-            black = (winrate, score) if colour is Colour.BLACK else (1 - winrate, -score)
-            self._analyses[len(self.game.moves) - 1] = dict(zip(OF_MOVES, (*black, analysis.visits), strict=True))
-
-    def undo(self, number: int) -> None:
-        """Takes back moves, and a resignation with them. Raises InputError where there are not so many."""
-        played = len(self.game.moves)
-        if number > played:
-            raise InputError(f"{played} moves have been played, so {number} can't be taken back")
-        self.game.undo(number)
-        self.result, self._is_saved = None, False
-        self._analyses = {move: seen for move, seen in self._analyses.items() if move < played - number}
-
-    def end(self, score_black: float, by_resignation: bool = False) -> None:
-        """Ends the game with a score in points, komi included; of a resignation the sign says who has won."""
-        self.result, self._is_saved = sgf.result_text(score_black, by_resignation), False
-
-    def record(self) -> sgf.GameRecord:
-        """Returns the game for a file, with the winrates that the players saw."""
-        seen = [self._analyses.get(move, {}) for move in range(len(self.game.moves))]
-        lists = {name: [found.get(name) for found in seen] for name in OF_MOVES}
-        names = {"black": self.names[Colour.BLACK], "white": self.names[Colour.WHITE]}
-        return self.game.record(result=self.result or sgf.UNKNOWN_RESULT, **names, **lists)
-
-    def save(self) -> None:
-        """Writes the game into its file, if it has one and has changed. Raises InputError where that can't be."""
-        if self.path is not None and not self._is_saved:
-            sgf.write(self.path, self.record())
-            self._is_saved = True
-
-
 class TerminalGame:
     """Plays one game to its end, or until somebody leaves.
 
-    bots: who plays each colour, None for a person. make_adviser: makes the bot that gives hints and judges dead stones,
-    once it is needed. ask: shows a prompt and returns what was typed, EOFError at the end. say: shows lines."""
+    names: of the players, for the record. path: the file that the game is written into after every move, None for none;
+    a file that is there already is left alone until something is played. bots: who plays each colour, None for a
+    person. make_adviser: makes the bot that gives hints and judges dead stones, once it is needed. ask: shows a prompt
+    and returns what was typed, EOFError at the end. say: shows lines."""
 
     def __init__(
         self,
-        recorded: RecordedGame,
+        game: LiveGame,
+        names: dict[Colour, str],
+        path: Path | None,
         bots: dict[Colour, Engine | None],
         make_adviser: Callable[[], Engine],
         style: TextStyle,
         ask: Callable[[str], str] = input,
         say: Callable[[str], None] = print,
     ) -> None:
-        self.recorded, self.game, self.bots, self.style = recorded, recorded.game, bots, style
+        self.game, self.names, self.path, self.bots, self.style = game, names, path, bots, style
         self.ask, self.say = ask, say
+        self._saved = self._contents if path is not None and path.exists() else None
         self._adviser = cache(make_adviser)
         self._announced: str | None = None  # the result that was told last
         self._commands: dict[str, Callable[[str], None]] = {
@@ -193,6 +144,25 @@ class TerminalGame:
         """Whether a person plays."""
         return None in self.bots.values()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether somebody has resigned, or both have passed."""
+        return self.game.result is not None or self.game.state.passes >= 2
+
+    @property
+    def _contents(self) -> tuple:
+        return list(self.game.moves), self.game.result
+
+    def record(self) -> sgf.GameRecord:
+        """Returns the game for a file, with the winrates that the players saw."""
+        return self.game.record(black=self.names[Colour.BLACK], white=self.names[Colour.WHITE])
+
+    def save(self) -> None:
+        """Writes the game into its file, if it has one and has changed. Raises InputError where that can't be."""
+        if self.path is not None and self._saved != self._contents:
+            sgf.write(self.path, self.record())
+            self._saved = self._contents
+
     def run(self) -> None:
         """Plays until the game is over and nobody goes on, or somebody leaves; saves the game after every change."""
         self._show()
@@ -200,13 +170,13 @@ class TerminalGame:
             while self._turn():
                 pass
         except EOFError:
-            if not self.recorded.is_over:
+            if not self.is_over:
                 self.say("the game is left unfinished")
 
     def _turn(self) -> bool:
         """Makes one move, or answers one line; returns whether the game goes on."""
         colour, number = self.game.to_play, len(self.game.moves)
-        if self.recorded.is_over or (not self.has_people and number >= MOVES_A_POINT * self.game.size**2):
+        if self.is_over or (not self.has_people and number >= MOVES_A_POINT * self.game.size**2):
             self._end()
             if self.has_people:
                 self._answer("the game is over; undo, save FILE or quit> ")
@@ -225,7 +195,7 @@ class TerminalGame:
             self._resign()
         else:
             done = "passes" if action == size**2 else f"plays {coords.to_gtp(action, size)}"
-            self.recorded.play(colour, action, analysis)
+            self.game.play(colour, action, analysis)
             self._keep()
             self._show()
         why = "" if analysis is None else self.style.text(f": {analysis_text(analysis, colour, size)}", DIM)
@@ -245,7 +215,7 @@ class TerminalGame:
         self.say(self.style.board(self.game))
 
     def _require_going_on(self) -> None:
-        if self.recorded.is_over:
+        if self.is_over:
             raise InputError("the game is over; undo takes moves back")
 
     def _play(self, vertex: str) -> None:
@@ -264,17 +234,20 @@ class TerminalGame:
             question = "much of the board is unsettled, and this pass ends the game; pass all the same? yes or no> "
             if self.ask(question).strip().lower() not in ("y", "yes"):
                 return
-        self.recorded.play(colour, action)
+        self.game.play(colour, action)
         self._keep()
-        if self.bots[self.game.to_play] is None or self.recorded.is_over:
+        if self.bots[self.game.to_play] is None or self.is_over:
             self._show()
 
     def _undo(self, words: str) -> None:
         """Takes back moves: by default down to the last one that a person made."""
         if words and not re.fullmatch("[1-9][0-9]{0,5}", words):
             raise InputError(f"undo is followed by how many moves, not by {quote(words)}")
-        has_resigned = (self.recorded.result or "").endswith("R") and self.bots[self.game.to_play] is None
-        self.recorded.undo(int(words) if words else 0 if has_resigned else self._back_to_a_person())
+        has_resigned = (self.game.result or "").endswith("R") and self.bots[self.game.to_play] is None
+        number, played = int(words) if words else 0 if has_resigned else self._back_to_a_person(), len(self.game.moves)
+        if number > played:
+            raise InputError(f"{played} moves have been played, so {number} can't be taken back")
+        self.game.undo(number)
         self._announced = None
         self._keep()
         self._show()
@@ -302,7 +275,7 @@ class TerminalGame:
     def _resign(self, words: str = "") -> None:
         """Ends the game for the side to move."""
         self._require_going_on()
-        self.recorded.end(-1 if self.game.to_play is Colour.BLACK else 1, by_resignation=True)
+        self.game.resign(self.game.to_play)
         self._keep()
 
     def _save(self, words: str) -> None:
@@ -311,7 +284,7 @@ class TerminalGame:
         path = Path(words).expanduser()
         if path.exists():
             raise InputError(f"{path} exists already; give save another name")
-        sgf.write(path, self.recorded.record())
+        sgf.write(path, self.record())
         self.say(f"the game is saved in {path}")
 
     def _quit(self, words: str) -> None:
@@ -320,16 +293,16 @@ class TerminalGame:
     def _end(self) -> None:
         """Says how the game ended, once."""
         dead = ""
-        if self.recorded.result is None:
-            if not self.recorded.is_over:
+        if self.game.result is None:
+            if not self.is_over:
                 self.say(f"stopped after {len(self.game.moves)} moves, and counted as the board stands")
             score, dead = self._counted()
-            self.recorded.end(score)
+            self.game.result = sgf.result_text(score)
             self._keep()
             self._announced = None
-        if self._announced != self.recorded.result:
-            self._announced = self.recorded.result
-            self.say(self.style.text(f"{result_text(self.recorded.result)}{dead}"))
+        if self._announced != self.game.result:
+            self._announced = self.game.result
+            self.say(self.style.text(f"{result_text(self.game.result)}{dead}"))
 
     def _counted(self) -> tuple[float, str]:
         """Returns Black's score with komi, and which stones are dead, by whose judgement."""
@@ -341,7 +314,7 @@ class TerminalGame:
     def _keep(self) -> None:
         """Writes the game into its file; a file that can't be written ends no game."""
         try:
-            self.recorded.save()
+            self.save()
         except InputError as error:
             self.say(str(error))
 
@@ -359,14 +332,13 @@ def make_terminal_game(
     names = {colour: bot.name if bot else HUMAN for colour, bot in bots.items()}
     in_colour = sys.stdout.isatty() if arguments.colour == "auto" else arguments.colour == "always"
     style = TextStyle(in_colour, round_stones=(sys.stdout.encoding or "").lower().startswith("utf"))
-    recorded = RecordedGame(game, names, arguments.save)
 
     # One of the players once more, so that the hints do not help the one that plays.
     def make_adviser() -> Engine:
         analyst = analysts[0] if analysts else setup.analyst(ADVISER)
         return Engine.of_analyst(analyst, game, Options(seed=setup.config.run.seed))
 
-    terminal_game = TerminalGame(recorded, bots, make_adviser, style, ask, say)
+    terminal_game = TerminalGame(game, names, arguments.save, bots, make_adviser, style, ask, say)
     players, rules = ", ".join(f"{style.name(colour)}: {names[colour]}" for colour in Colour), game.rules
     ko = f"{rules.superko} ko{', suicide' if rules.suicide else ''}"
     say(f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rules.scoring} scoring, {ko}")

@@ -20,7 +20,7 @@ from zerogo.players.move_choice import Judge, MoveChoiceSettings
 from zerogo.players.session import AnalysisSession, room_for
 from zerogo.players.status import Status
 from zerogo.selfplay.playout import RandomPlayer
-from zerogo.sgf import UNKNOWN_RESULT, GameRecord, result_text
+from zerogo.sgf import GameRecord, result_text
 
 CLEANUP_SHARE = 0.7  # of the time of a move in a cleanup goes to what is dead now and after it, the rest to the search
 LAST_SHARE = 0.1  # of that time, in which no further position is looked at
@@ -80,10 +80,10 @@ class Engine:
 
     name: of the player, for people. analyst, session: None for the random player, which searches nothing. game_number:
     of the games so far, so that the draws of the next one are others. own_colour: the side that it played last.
-    last_winrate: a side and its winrate before its last move, None where nothing was searched. resignation: the
-    position of the last one, and the result in SGF's words. interrupted: whether a person wants the move now. stopped:
-    the position in which a person has ended the pondering. now: seconds of a clock. step_time, overhead: durations of a
-    step of the search, and of all else of a move but the judge's. judge: says which stones are dead."""
+    last_winrate: a side and its winrate before its last move, None where nothing was searched. interrupted: whether a
+    person wants the move now. stopped: the position in which a person has ended the pondering. now: seconds of a clock.
+    step_time, overhead: durations of a step of the search, and of all else of a move but the judge's. judge: says which
+    stones are dead."""
 
     name: str
     game: LiveGame
@@ -93,7 +93,6 @@ class Engine:
     game_number: int = 0
     own_colour: Colour | None = None
     last_winrate: tuple[Colour, float] | None = None
-    resignation: tuple[tuple[int, int], str] | None = None
     interrupted: Callable[[], bool] = lambda: False
     stopped: tuple[int, int] | None = None
     now: Callable[[], float] = time.monotonic
@@ -186,10 +185,10 @@ class Engine:
         return choice
 
     def commit(self, player: Colour, action: int | None) -> None:
-        """Plays what `genmove` returned; where that is a resignation, notes it."""
+        """Plays, or resigns, as `genmove` has chosen."""
         self.own_colour = player
         if action is None:
-            self.resignation = self.position, result_text(-1 if player is Colour.BLACK else 1, by_resignation=True)
+            self.game.resign(player)
         else:
             self.game.play(player, action)
 
@@ -221,10 +220,9 @@ class Engine:
 
     def record(self, **fields: object) -> GameRecord:
         """Returns the game's record, with its result where it is over or somebody has resigned; fields: more of it."""
-        position, result = self.resignation or (None, UNKNOWN_RESULT)
-        if position != self.position:
-            result = result_text(self.score_black()) if self.game.is_over else UNKNOWN_RESULT
-        return self.game.record(**({"result": result} | fields))
+        if self.game.result is None and self.game.is_over:
+            fields["result"] = result_text(self.score_black())
+        return self.game.record(**fields)
 
     def _decide(self, game: LiveGame, player: Colour, settings: Options, deadline: float | None) -> Choice:
         """Returns what the search and `move_choice` lead to."""

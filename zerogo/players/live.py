@@ -10,6 +10,7 @@ import torch
 from zerogo import board, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour, GameState, Move, Point
+from zerogo.players.analyst import Analysis
 from zerogo.rules import Rules, RulesBatch, coords
 from zerogo.sgf import GameRecord
 from zerogo.sgf.record import COLOURS, LETTERS, with_to_play
@@ -21,6 +22,7 @@ class LiveGame:
     """A game with undo, set-up positions and rules that may change under way.
 
     handicap: points of Black's handicap stones, which stand in `start`. moves: (colour, action) of each move so far.
+    result: SGF's RE (see `sgf.result_text`) once the game was given up or counted, None before and after any change.
     start_id: another number whenever the start or the rules change, after which no analysis of the game holds any more.
 
     One side may move twice in a row: the other one has passed in between. After two passes the game may go on."""
@@ -31,7 +33,8 @@ class LiveGame:
     def _begin(self, start: GameState, handicap: Iterable[int] = ()) -> None:
         self._states = [start]
         self.moves: list[tuple[Colour, int]] = []
-        self.handicap = list(handicap)
+        self._analyses: dict[int, Analysis] = {}  # by move, from 0, each for the side that made it
+        self.handicap, self.result = list(handicap), None
         self.start_id = next(_starts)
 
     @property
@@ -103,10 +106,18 @@ class LiveGame:
         """Returns why a move is not legal, None where it is: action 0 to N * N."""
         return with_to_play(self.state, colour).why_illegal(Move.from_action(action, self.size))
 
-    def play(self, colour: Colour, action: int) -> None:
-        """Plays a move. Raises InputError with the reason where it is illegal; the game is then as before."""
+    def play(self, colour: Colour, action: int, analysis: Analysis | None = None) -> None:
+        """Plays a move. Raises InputError with the reason where it is illegal; the game is then as before. analysis:
+        that led to the move, for the record."""
         self._states.append(with_to_play(self.state, colour).play(Move.from_action(action, self.size)))
+        if analysis is not None:
+            self._analyses[len(self.moves)] = analysis
         self.moves.append((colour, action))
+        self.result = None
+
+    def resign(self, colour: Colour) -> None:
+        """Ends the game: the other side has won."""
+        self.result = sgf.result_text(-1 if colour is Colour.BLACK else 1, by_resignation=True)
 
     def undo(self, number: int = 1) -> None:
         """Takes back moves. Raises InputError where there are not so many; then none is taken back."""
@@ -115,6 +126,8 @@ class LiveGame:
         if number:
             del self._states[-number:]
             del self.moves[-number:]
+        self._analyses = {move: seen for move, seen in self._analyses.items() if move < len(self.moves)}
+        self.result = None
 
     def before_passes(self) -> "LiveGame":
         """Returns the same game before the passes at its end, as a copy; the game itself stays as it is."""
@@ -143,12 +156,19 @@ class LiveGame:
         return dataclasses.replace(played, rules=RulesBatch.of(self.rules, device=device))
 
     def record(self, **fields: object) -> GameRecord:
-        """Returns the game as a record; fields: more of the record's, such as result="B+R" or black="Anna"."""
+        """Returns the game as a record, with what the searches of its moves said; fields: more of the record's, such as
+        result="B+R" or black="Anna"."""
         colours = [LETTERS[colour] for colour, _ in self.moves]
         setup = None if self.handicap or not any(any(row) for row in self.start) else self.start
         actions = [action for _, action in self.moves]
-        known = {"colours": colours, "setup": setup, "first": LETTERS[self.first], "handicap": list(self.handicap)}
-        return GameRecord(self.rules, actions, **(known | fields))
+        contents = {"colours": colours, "setup": setup, "first": LETTERS[self.first], "handicap": list(self.handicap)}
+        if self._analyses:
+            contents |= {name: [None] * len(actions) for name in ("winrates_black", "scores_black", "visits")}
+        for move, seen in self._analyses.items():
+            is_black, winrate, score = self.moves[move][0] is Colour.BLACK, seen.winrate, seen.score
+            contents["winrates_black"][move] = winrate if is_black else 1 - winrate
+            contents["scores_black"][move], contents["visits"][move] = score if is_black else -score, seen.visits
+        return GameRecord(self.rules, actions, **({"result": self.result or sgf.UNKNOWN_RESULT} | contents | fields))
 
     @staticmethod
     def of_record(record: GameRecord, num_moves: int | None = None) -> "LiveGame":
