@@ -16,7 +16,7 @@ from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move, Point
 from zerogo.players import Player
-from zerogo.players.analyst import GUMBEL_UNTIL, SearchPlayer, analyses, make_analyst, make_player
+from zerogo.players.analyst import GUMBEL_UNTIL, SearchPlayer, make_analyst, make_player, read_analyses
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.search.tree import ROOT
@@ -208,6 +208,6 @@ def test_an_analysis_tells_the_chance_to_win_whatever_points_weigh() -> None:
     utility = float(tree.value[0, ROOT])
     assert abs(utility - float(evaluation.value)) > 0.05, "the points weigh"
     tree.visits[0, ROOT], tree.value_sum[0, ROOT], tree.score_sum[0, ROOT] = 1, utility, float(evaluation.score)
-    found = analyses(tree, torch.zeros(1, dtype=torch.int64), evaluation, [{}], analyst.search.settings)[0]
+    found = read_analyses(tree, torch.zeros(1, dtype=torch.int64), evaluation, [{}], analyst.search.settings)[0]
     assert found.value == pytest.approx(float(evaluation.value), abs=1e-3)
     assert all(-1 <= candidate.value <= 1 and 0 <= candidate.lcb <= 1 for candidate in found.candidates)

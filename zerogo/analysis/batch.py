@@ -18,9 +18,9 @@ from zerogo.players.analyst import (
     Analysis,
     Analyst,
     Previews,
-    analyses,
     evaluate_children,
     moves_to_evaluate,
+    read_analyses,
     searchable,
 )
 from zerogo.players.session import RestrictedGo, RestrictedState
@@ -168,7 +168,7 @@ class SearchBatch:
         best = moves_to_evaluate(self.search_state.tree, index, previews)
         best = [moves if task.query.included & OF_MOVES else [] for task, moves in zip(tasks, best, strict=True)]
         evaluate_children(self.analyst, states, best, previews)
-        found = analyses(self.search_state.tree, index, evaluation, previews, self.search.settings)
+        found = read_analyses(self.search_state.tree, index, evaluation, previews, self.search.settings)
         missing: list[list[int]] = [[] for _ in tasks]
         for row, task in enumerate(tasks):
             if "includeMovesOwnership" in task.query.included:

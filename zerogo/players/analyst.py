@@ -304,61 +304,56 @@ Previews = dict[int, np.ndarray]  # the ownership after moves of one position, f
 
 
 @torch.inference_mode()
-def analyses(
+def read_analyses(
     tree: Tree, game_index: Tensor, evaluation: Evaluation, previews: list[Previews], settings: SearchConfig
 ) -> list[Analysis]:
     """Returns the analyses of some games of a search: game_index int64 [K].
 
-    evaluation: what `Analyst.evaluate` returned of their roots. previews: what `evaluate_children` has found of each.
+    evaluation: what `Analyst.evaluate` returned of their roots. previews: what `evaluate_children` has added of each.
     settings: the search's; the part of points in the values is taken out by the scores, an estimate that was off by up
     to 0.03 at a weight of 0.1."""
     first = game_index * tree.num_nodes
     nodes, children = nodes_at(tree, first + ROOT, first)
-    values, bounds = (found.clamp(-1, 1).cpu().numpy() for found in (nodes.value, puct.lower_bounds(nodes)))
-    legal, prior, visits_by_action = (part.cpu().numpy() for part in (nodes.is_open, nodes.prior, nodes.visits.long()))
-    own_visits, own_values, own_scores = nodes.total.long(), nodes.mean.clamp(-1, 1), evaluation.score.float()
-    move_scores = None
+    score = raw_score = evaluation.score.float().to(first.device)
+    scores = score.unsqueeze(1).expand(children.shape)
     if tree.score_sum is not None:
-        own_scores, move_scores = mean_scores(tree, first + ROOT, first)
-        move_scores = move_scores.cpu().numpy()
+        score, scores = mean_scores(tree, first + ROOT, first)
     ranked = visited(tree, game_index)
     if settings.lcb:
-        chosen = puct.best_moves(nodes, settings).tolist()
-        ranked = [sorted(moves, key=lambda move: move != best) for moves, best in zip(ranked, chosen, strict=True)]
+        best_moves = puct.best_moves(nodes, settings).tolist()
+        ranked = [sorted(moves, key=lambda move: move != best) for moves, best in zip(ranked, best_moves, strict=True)]
     lines = _best_lines(tree, game_index, children.clamp(min=NULL_NODE).long(), ranked)
-    points, weight = evaluation.ownership[0].numel(), settings.score_weight
 
-    def winning_part(found: float, score: float) -> float:
-        if not weight:
-            return found
-        of_score = float(utility(torch.zeros(()), torch.tensor(score), torch.tensor(points), weight))
-        return max(-1.0, min(1.0, (found - of_score) / (1.0 - weight)))
+    def without_points(values: Tensor, scores: Tensor) -> Tensor:
+        """Returns the part of values that is about winning: float64, of the shape of both."""
+        values, weight = values.clamp(-1, 1).double(), settings.score_weight
+        points = torch.full_like(scores, evaluation.ownership[0].numel())
+        of_points = utility(torch.zeros_like(scores), scores, points, weight).double()
+        return ((values - of_points) / (1 - weight)).clamp(-1, 1) if weight else values
 
-    ownerships = evaluation.ownership.float().cpu().numpy()
-    numbers = own_visits, own_values, own_scores, evaluation.value.float(), evaluation.score.float()
-    numbers, found = zip(*(part.tolist() for part in numbers), strict=True), []
-    for game, (own_visit, own_value, score, raw_value, raw_score) in enumerate(numbers):
-        candidates = []
-        for line in lines[game]:
-            pv, pv_visits = zip(*line, strict=True)
-            points_after = score if move_scores is None else float(move_scores[game, pv[0]])
-            value, bound = (winning_part(float(part[game, pv[0]]), points_after) for part in (values, bounds))
-            of_move = pv[0], pv_visits[0], value, points_after, float(prior[game, pv[0]]), (bound + 1) / 2
-            candidates.append(Candidate(*of_move, pv, pv_visits, previews[game].get(pv[0])))
-        analysis = Analysis(
-            visits=own_visit,
-            value=winning_part(own_value, score),
-            score=score,
-            candidates=candidates,
-            prior=prior[game],
-            legal=legal[game],
-            visits_by_action=visits_by_action[game],
-            ownership=ownerships[game],
-            raw_value=raw_value,
-            raw_score=raw_score,
+    roots = {"visits": nodes.total.long(), "value": without_points(nodes.mean, score), "score": score}  # [K]
+    roots |= {"raw_value": evaluation.value.float(), "raw_score": raw_score}
+    boards = {"prior": nodes.prior, "legal": nodes.is_open, "visits_by_action": nodes.visits.long()}  # [K, A]
+    boards["ownership"] = evaluation.ownership.float()
+    moves = {"value": without_points(nodes.value, scores), "score": scores, "prior": nodes.prior}  # [K, A]
+    moves["lcb"] = (without_points(puct.lower_bounds(nodes), scores) + 1) / 2
+    roots = {name: tensor.tolist() for name, tensor in roots.items()}
+    boards = {name: tensor.cpu().numpy() for name, tensor in boards.items()}
+    moves = {name: tensor.cpu().numpy() for name, tensor in moves.items()}
+
+    def candidate(game: int, line: list[tuple[int, int]]) -> Candidate:
+        pv, pv_visits = zip(*line, strict=True)
+        numbers = {name: float(array[game, pv[0]]) for name, array in moves.items()}
+        ownership = previews[game].get(pv[0])
+        return Candidate(pv[0], pv_visits[0], pv=pv, pv_visits=pv_visits, ownership=ownership, **numbers)
+
+    return [
+        Analysis(
+            candidates=[candidate(game, line) for line in lines_of_game],
+            **{name: values[game] for name, values in (roots | boards).items()},
         )
-        found.append(analysis)
-    return found
+        for game, lines_of_game in enumerate(lines)
+    ]
 
 
 def moves_to_evaluate(tree: Tree, game_index: Tensor, previews: list[Previews]) -> list[list[int]]:

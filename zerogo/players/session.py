@@ -17,9 +17,9 @@ from zerogo.players.analyst import (
     Analysis,
     Analyst,
     Previews,
-    analyses,
     evaluate_children,
     moves_to_evaluate,
+    read_analyses,
     searchable,
 )
 from zerogo.players.live import LiveGame
@@ -181,7 +181,7 @@ class AnalysisSession:
         if ownerships:
             missing = moves_to_evaluate(*root, [self._previews])
             evaluate_children(self.analyst, self._state, missing, [self._previews])
-        return analyses(*root, self._evaluation, [self._previews], self._search.settings)[0]
+        return read_analyses(*root, self._evaluation, [self._previews], self._search.settings)[0]
 
     def value_of(self, game: LiveGame, to_play: Colour, action: int, simulations: int) -> float:
         """Returns a move's value, -1 to 1 for `to_play`, after a search of so many simulations that tries nothing else;
