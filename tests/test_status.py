@@ -109,8 +109,8 @@ class Watched:
     """The searches for strings, on a clock that goes on by a second with each, and by little with every look."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.strings, self._search = 0.0, [], status._searched
-        monkeypatch.setattr(status, "_searched", self)
+        self.now, self.strings, self._search = 0.0, [], status._search_strings
+        monkeypatch.setattr(status, "_search_strings", self)
 
     def __call__(self, state: GameState, strings: list, *first: int) -> list[float]:
         self.now += len(strings)

@@ -23,7 +23,7 @@ from zerogo import scoring
 from zerogo.game import Colour, GameState, Move, Point, neighbours
 from zerogo.players.analyst import Analysis, Analyst, Candidate
 from zerogo.players.live import LiveGame
-from zerogo.players.status import Status, TimeLimit, alive_points, as_points, indices, status
+from zerogo.players.status import Status, TimeLimit, alive_points, as_points, indices, judge_stones
 from zerogo.sgf.record import with_to_play
 
 CERTAIN = 0.9  # a point is decided if its ownership is as large, for either side
@@ -105,8 +105,8 @@ def final_status(
     also where these are not among the moves."""
     state = replace(game.state, passes=2) if is_over else game.state
     if analyst is None:
-        return status(state, None)
-    return status(state, sum(_ownership_black(game, analyst, to_play) for to_play in Colour) / 2, limit=limit)
+        return judge_stones(state, None)
+    return judge_stones(state, sum(_ownership_black(game, analyst, to_play) for to_play in Colour) / 2, limit=limit)
 
 
 class Judge:
@@ -186,12 +186,12 @@ class _Position:
     @cached_property
     def dead(self) -> set[int]:
         """The points of all dead stones, as people would agree."""
-        return self._status().dead
+        return self._judge_stones().dead
 
     def keeps_all_alive(self, action: int) -> bool:
         """Whether all that lives now surely lives after a legal move of the side to move."""
         now = self.dead
-        after = self._after(action, self._status)
+        after = self._after(action, self._judge_stones)
         return after is not None and not after.dead - now
 
     def _after(self, action: int, read: Callable[[], Any]) -> Any:
@@ -202,13 +202,13 @@ class _Position:
         finally:
             self.game.undo()
 
-    def _status(self) -> Status | None:
+    def _judge_stones(self) -> Status | None:
         """Returns the status of the game's stones now: for a cleanup by the judge, who searches what is in doubt and
         may have no time for it; else by the ownership of the analysed position, which differs by one move at most."""
         if self.judge is not None and self.settings.cleanup:
             return self.judge(self.game)
         ownership = self._signed(torch.tensor(self.analysis.ownership, dtype=torch.float32))
-        return status(self.game.state, ownership, searches=self.settings.cleanup)
+        return judge_stones(self.game.state, ownership, searches=self.settings.cleanup)
 
     @cached_property
     def as_it_stands(self) -> float:

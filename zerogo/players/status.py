@@ -68,32 +68,34 @@ class TimeLimit:
         self.seconds_each = max(seconds / number, self.seconds_each / 2)
 
 
-def status(
+def judge_stones(
     state: GameState, ownership_black: Tensor | None, searches: bool = True, limit: TimeLimit | None = None
 ) -> Status:
-    """Returns the status of all stones; ownership_black: float32 [N, N], None where only pass-alive regions count.
-    searches: else ownership decides alone, and must be clear. limit: of the searches; those that are least in doubt are
-    left out.
+    """Returns the status of all stones.
 
-    After two passes no large region is open to both sides: the weakest string beside one is dead, whatever was found,
-    where such strings would else live in seki."""
-    size, alive, dead, in_doubt = state.rules.size, alive_points(state), set(), []
+    ownership_black: float32 [N, N], None where only pass-alive regions count. searches: whether strings in doubt are
+    searched; else ownership decides alone, and must be clear. limit: of the searches; the strings that are least in
+    doubt are left out. After two passes no large region is open to both sides: where strings beside one would live in
+    seki, the weakest of them is dead, whatever was found."""
+    size, alive, dead, doubtful = state.rules.size, alive_points(state), set(), []
     for string in state.board.strings():
         points = indices(string.stones, size)
         if points <= alive[string.colour.other]:
             dead |= points
         elif ownership_black is not None and not points <= alive[string.colour]:
             owned = float(ownership_black.flatten()[list(points)].mean())
-            in_doubt.append((owned if string.colour is Colour.BLACK else -owned, string.colour, points))
-    values = [(owned, points) for owned, _, points in in_doubt]
+            doubtful.append((owned if string.colour is Colour.BLACK else -owned, string.colour, points))
+    values = [(owned, points) for owned, _, points in doubtful]
     if searches:
-        values = _looked_into(state, in_doubt, limit or TimeLimit())
-    most = DEAD if searches else CLEAR
-    dead = dead.union(*(points for value, points in values if value < most and not _is_stuck(state, points, value)))
-    seki, in_open = _in_seki(state, alive, dead)
-    while state.is_over and (weak := [found for found in values if found[1] <= in_open]):
-        dead |= min(weak, key=lambda found: found[0])[1]
-        seki, in_open = _in_seki(state, alive, dead)
+        values = _search_doubtful(state, doubtful, limit or TimeLimit())
+    threshold = DEAD if searches else CLEAR
+    dead = dead.union(
+        *(points for value, points in values if value < threshold and not _is_stuck(state, points, value))
+    )
+    seki, in_open = _find_seki(state, alive, dead)
+    while state.is_over and (unsettled := [entry for entry in values if entry[1] <= in_open]):
+        dead |= min(unsettled, key=lambda entry: entry[0])[1]
+        seki, in_open = _find_seki(state, alive, dead)
     return Status(dead, seki)
 
 
@@ -109,26 +111,27 @@ def indices(points: frozenset[Point] | set[Point], size: int) -> set[int]:
     return {row * size + column for row, column in points}
 
 
-def as_points(found: set[int], size: int) -> list[Point]:
+def as_points(points: set[int], size: int) -> list[Point]:
     """Returns indices as points."""
-    return [Point(*divmod(index, size)) for index in found]
+    return [Point(*divmod(index, size)) for index in points]
 
 
-def _looked_into(
+def _search_doubtful(
     state: GameState, strings: list[tuple[float, Colour, set[int]]], limit: TimeLimit
 ) -> list[tuple[float, set[int]]]:
-    """Returns the ownership of strings by the searches where it was in doubt: ownership, colour and points of each."""
-    in_doubt = [entry for entry in strings if SURE_DEAD <= entry[0] <= SURE_ALIVE]
-    in_doubt = sorted(in_doubt, key=lambda entry: (abs(entry[0] - DEAD), min(entry[2])))[:MOST_SEARCHED]
-    found = {min(points): owned for owned, _, points in strings}
+    """Returns each string's ownership, of those in doubt by a search as far as there is time, and its points; strings:
+    ownership, colour and points of each."""
+    doubtful = [entry for entry in strings if SURE_DEAD <= entry[0] <= SURE_ALIVE]
+    doubtful = sorted(doubtful, key=lambda entry: (abs(entry[0] - DEAD), min(entry[2])))[:MOST_SEARCHED]
+    values = {min(points): owned for owned, _, points in strings}
     done = 0
-    while done < len(in_doubt) and (number := limit.fitting(len(in_doubt) - done)):
-        before, some = limit.now(), in_doubt[done : done + number]
-        values = _searched(state, [(colour, points) for _, colour, points in some], done)
+    while done < len(doubtful) and (number := limit.fitting(len(doubtful) - done)):
+        before, batch = limit.now(), doubtful[done : done + number]
+        searched = _search_strings(state, [(colour, points) for _, colour, points in batch], done)
         limit.took(limit.now() - before, number)
-        found |= {min(points): value for (_, _, points), value in zip(some, values, strict=True)}
+        values |= {min(points): value for (_, _, points), value in zip(batch, searched, strict=True)}
         done += number
-    return [(found[min(points)], points) for _, _, points in strings]
+    return [(values[min(points)], points) for _, _, points in strings]
 
 
 # The search
@@ -136,9 +139,9 @@ def _looked_into(
 
 @dataclass(frozen=True)
 class StringState(State):
-    """Games that are about a string. wanted: int32 [B, N], its points as bit rows."""
+    """Games that are about a string. string: int32 [B, N], its points as bit rows."""
 
-    wanted: Tensor
+    string: Tensor
 
 
 class StringGo(Go):
@@ -147,14 +150,14 @@ class StringGo(Go):
     def outcome(self, states: StringState, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         """Counts the board as it stands."""
         black, white = scoring.area_rows(position.black, position.white, select_games(states.on_board, game_index))
-        wanted = select_games(states.wanted, game_index)
-        score = (flood.count(black & wanted) - flood.count(white & wanted)).to(torch.float32)
+        string = select_games(states.string, game_index)
+        score = (flood.count(black & string) - flood.count(white & string)).to(torch.float32)
         return position.finished, torch.sign(torch.where(position.to_play == board.BLACK, score, -score))
 
     def step_leaves(self, states: StringState, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
         """The same with results by `outcome`."""
-        found = super().step_leaves(states, path, words, actions)
-        return LeafStates(**vars(found) | {"result": self.outcome(states, path.game_index, found.leaf)[1]})
+        leaves = super().step_leaves(states, path, words, actions)
+        return LeafStates(**vars(leaves) | {"result": self.outcome(states, path.game_index, leaves.leaf)[1]})
 
 
 class StringEvaluator(PlayoutEvaluator):
@@ -162,20 +165,20 @@ class StringEvaluator(PlayoutEvaluator):
 
     def scores(self, owned: Tensor, state: StringState) -> Tensor:
         """Returns the points of the string that the side to move has at the end, less the other's."""
-        return (owned * flood.unpack_rows(state.wanted).unsqueeze(1)).sum((2, 3))
+        return (owned * flood.unpack_rows(state.string).unsqueeze(1)).sum((2, 3))
 
 
-def _searched(state: GameState, strings: list[tuple[Colour, set[int]]], first_string: int = 0) -> list[float]:
+def _search_strings(state: GameState, strings: list[tuple[Colour, set[int]]], first_string: int = 0) -> list[float]:
     """Returns what the searches say about strings, from -1, it is dead, to 1, it lives, whatever others are searched
     beside them. first_string: the number of the first one, by which they draw."""
     size, both = state.rules.size, 2 * len(strings)
-    wanted = torch.zeros(both, size * size, dtype=torch.bool)
+    rows = torch.zeros(both, size * size, dtype=torch.bool)
     for game, (_, points) in enumerate(strings):
-        wanted[2 * game : 2 * game + 2, list(points)] = True
+        rows[2 * game : 2 * game + 2, list(points)] = True
     stones = torch.tensor([state.stones()], dtype=torch.int8).expand(both, -1, -1).contiguous()
     first = torch.tensor([Colour.BLACK.value, Colour.WHITE.value] * len(strings), dtype=torch.int8)
     root: Any = board.from_stones(stones, first, Rules(size, suicide=state.rules.suicide, superko="simple"))
-    root = StringState(**vars(root), wanted=flood.pack_rows(wanted.unflatten(1, (size, size))))
+    root = StringState(**vars(root), string=flood.pack_rows(rows.unflatten(1, (size, size))))
     evaluators = StringEvaluator(LEAF_PLAYOUTS), StringEvaluator(ROOT_PLAYOUTS)
     search, game_ids = Search(evaluators[0], PLAIN_MCTS, StringGo(), evaluators[1]), torch.arange(both)
     values = search.run(root, SIMULATIONS, seed=0, game_ids=2 * first_string + game_ids).value
@@ -205,9 +208,9 @@ def _is_stuck(state: GameState, points: set[int], value: float) -> bool:
     return False
 
 
-def _in_seki(state: GameState, alive: dict[Colour, set[int]], dead: set[int]) -> tuple[set[int], set[int]]:
-    """Returns the stones that live without two eyes, beside a liberty that neither side can take from the other, and
-    those beside a larger region that both sides share, where nothing is settled yet.
+def _find_seki(state: GameState, alive: dict[Colour, set[int]], dead: set[int]) -> tuple[set[int], set[int]]:
+    """Returns the points of stones in seki, which live beside a liberty that neither side can take from the other, and
+    of stones beside a larger region that both sides share, where nothing is settled yet.
 
     A group is what is joined by points that it alone reaches, once dead stones are off. It is in seki if it has at most
     FEW_POINTS of them, is not pass-alive, and shares a liberty with such a group of the other side."""
@@ -231,12 +234,12 @@ def _in_seki(state: GameState, alive: dict[Colour, set[int]], dead: set[int]) ->
 
 def _connected(start: Point, is_inside: Callable[[Point], bool], size: int) -> set[Point]:
     """Returns the points that are connected to one through points for which `is_inside` holds."""
-    found, frontier = {start}, [start]
+    region, frontier = {start}, [start]
     while frontier:
-        near = {point for point in neighbours(frontier.pop(), size) if is_inside(point)} - found
-        found |= near
+        near = {point for point in neighbours(frontier.pop(), size) if is_inside(point)} - region
+        region |= near
         frontier += near
-    return found
+    return region
 
 
 def _groups(cleared: Board, colour: Colour, territory: set[Point]) -> list[tuple[set[Point], set[Point]]]:
