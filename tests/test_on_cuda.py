@@ -22,6 +22,7 @@ import torch
 from searches import GUMBEL, PUCT, TableEvaluator, random_games
 
 from zerogo import board, kernels
+from zerogo.arena import play_match
 from zerogo.board import rng
 from zerogo.board.rng import Purpose
 from zerogo.config import Config, NetworkConfig, SearchConfig
@@ -30,6 +31,7 @@ from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.network.losses import LOSSES
 from zerogo.network.trainer import Trainer
+from zerogo.players.analyst import SearchPlayer
 from zerogo.replay import Replay
 from zerogo.rules import Rules
 from zerogo.search import Search, graph
@@ -246,6 +248,28 @@ def test_the_host_waits_once_in_a_move_and_twice_where_games_end(algorithm: str,
             assert move.launches.total() <= most and not (ends and is_little), move.launches
             kinds.add((ends, is_little))
     assert {ends for ends, _ in kinds} == {False, True} and ((False, True) in kinds or by == "torch" or least > most)
+
+
+@counted
+def test_a_match_keeps_its_graphs_from_move_to_move(monkeypatch) -> None:
+    """One for each player and number of games, filled up to a power of two; without kept states each move has one."""
+    monkeypatch.setattr(graph, "PAYS", 1)
+    offered, module_for = ("tree", "roots", "draws", "copies"), kernels.module_for
+    keep = lambda name, device: module_for(name, device) if name in offered or device.type == "cpu" else None  # noqa: E731
+    monkeypatch.setattr(kernels, "module_for", keep)
+    found = {}
+    for device in (tiny.CPU, CUDA):
+        players = [
+            SearchPlayer(name, Search(TableEvaluator(passing), dataclasses.replace(GUMBEL, keep_tree=False)), 8)
+            for name, passing in (("A", 1), ("B", 2))
+        ]
+        with seen() as counts:
+            match = play_match(*players, Rules(2, 0.5, "positional"), 6, 1, move_cap=8, device=device)
+        found[device.type] = [game.moves for game in match.games]
+        assert not any(player.search_states for player in players)
+    assert found["cuda"] == found["cpu"] and max(map(len, found["cpu"])) >= 6
+    captures = sum(number for what, number in counts.waits.items() if what.startswith("a capture begins"))
+    assert captures == 4  # of 11 moves
 
 
 @on_cuda

@@ -19,6 +19,7 @@ from zerogo.config import GameConfig
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move
 from zerogo.players import RESIGN, Player, StatefulPlayer
+from zerogo.players.analyst import SearchPlayer
 from zerogo.rules import Rules, coords
 from zerogo.selfplay.playout import RandomPlayer
 from zerogo.system import distributed
@@ -111,7 +112,13 @@ def play_match(
     def note_progress(played: float) -> None:  # the other ranks have come as far as this one
         hooks.on_progress(len(games) + min(len(missing), world_size * played))
 
-    played = distributed.run_and_sync_errors(_play, players, settings, share, replace(hooks, on_progress=note_progress))
+    try:
+        hooks = replace(hooks, on_progress=note_progress)
+        played = distributed.run_and_sync_errors(_play, players, settings, share, hooks)
+    finally:
+        for player in players:
+            if isinstance(player, SearchPlayer):
+                player.free_memory()
     games = sorted(sum(distributed.all_gather_object(played), games), key=lambda game: game.number)
     names, is_self = (player_a.name, player_b.name), player_a is player_b
     return MatchResult(

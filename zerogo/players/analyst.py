@@ -17,7 +17,7 @@ from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator, score_of, search_heads
 from zerogo.players import Player, external, require_size
 from zerogo.rules import Rules
-from zerogo.search import Search, puct
+from zerogo.search import Search, SearchState, puct
 from zerogo.search.game import Go, utility
 from zerogo.search.tree import NULL_NODE, ROOT, Tree, mean_scores, nodes_at
 from zerogo.selfplay.playout import PlayoutEvaluator, RandomPlayer, playouts_of
@@ -48,19 +48,36 @@ class SearchPlayer:
     """Plays the best move of a search without noise, from a fresh tree: a function of (seed, game, position).
 
     simulations: of a move. sizes: the board sides that the network learned on, None for any. source: the network's
-    file, for messages."""
+    file, for messages. On CUDA the tensors of the trees, and with them the CUDA graph of a step, are kept from move to
+    move until `free_memory`, by the board's side and the number of games, which is filled up to a power of two."""
 
     name: str
     search: Search
     simulations: int
     sizes: Collection[int] | None = None
     source: str = ""
+    search_states: dict[tuple[int, int], SearchState] = field(default_factory=dict, init=False, repr=False)
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
         """Returns the moves: int64 [B]; game_ids int64 [B]."""
         for size in {states.board_size} if states.rules.same_size else set(states.rules.size.tolist()):
             require_size(self, size, "this match is on")
-        return self.search.run(states, self.simulations, seed, game_ids=game_ids).action
+        if game_ids.device.type == "cpu":
+            return self.search.run(states, self.simulations, seed, game_ids=game_ids).action
+        number = states.num_games
+        index = torch.arange(1 << (number - 1).bit_length(), device=game_ids.device)
+        rows = index.clamp(max=number - 1)  # the last game fills up the batch
+        states, key = states.select(rows), (states.board_size, len(rows))
+        if key in self.search_states:
+            self.search.replace(self.search_states[key], index, states)
+        else:
+            self.search_states[key] = self.search.init(states, self.simulations)
+        search_state = self.search_states[key]
+        return self.search.run(states, self.simulations, seed, search_state, game_ids=game_ids[rows]).action[:number]
+
+    def free_memory(self) -> None:
+        """Drops the trees that are kept from move to move."""
+        self.search_states.clear()
 
 
 @dataclass(eq=False)
