@@ -1,6 +1,6 @@
 """Rows of many tensors written, and brought to the host and from it: all at once where there are kernels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -63,13 +63,29 @@ def as_bytes(tensor: Tensor) -> Tensor:
 
 def to_host(tensors: Sequence[Tensor], index: Tensor | None = None) -> list[Tensor]:
     """Returns rows of tensors [B, ...] on the host: those with an index (int64 [K]) or all. The host waits once."""
+    return start_to_host(tensors, index)()
+
+
+def start_to_host(tensors: Sequence[Tensor], index: Tensor | None = None) -> Callable[[], list[Tensor]]:
+    """Begins what `to_host` does; the function that it returns waits for the copy. The tensors may be written over
+    meanwhile."""
     fast = kernels.module_for("copies", tensors[0].device)
     if fast is not None:
-        return parted(fast.packed([as_bytes(tensor) for tensor in tensors], index).cpu(), tensors)
-    rows = tensors if index is None else [tensor.index_select(0, index) for tensor in tensors]
-    if tensors[0].device.type == "cpu":
-        return list(rows)
-    return parted(torch.cat([as_bytes(part.contiguous()) for part in rows], dim=1).cpu(), tensors)
+        rows = fast.packed([as_bytes(tensor) for tensor in tensors], index)
+    else:
+        chosen = [tensor if index is None else tensor.index_select(0, index) for tensor in tensors]
+        if tensors[0].device.type == "cpu":
+            return lambda: chosen
+        rows = torch.cat([as_bytes(part.contiguous()) for part in chosen], dim=1)
+    host, copied = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True), torch.cuda.Event()
+    host.copy_(rows, non_blocking=True)
+    copied.record(torch.cuda.current_stream(rows.device))
+
+    def fetch() -> list[Tensor]:
+        copied.synchronize()
+        return parted(host, tensors)
+
+    return fetch
 
 
 def parted(rows: Tensor, like: Sequence[Tensor]) -> list[Tensor]:

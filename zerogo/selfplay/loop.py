@@ -58,6 +58,43 @@ class Plan(TensorFields):
     budget: Tensor
 
 
+@dataclass(frozen=True)
+class Readback(TensorFields):
+    """What the host reads when moves were played in K games; where the search goes on they do not count.
+
+    done, budget: int64 [K], simulations of the present search; next_budget: of the next. num_kept: int64 [K], nodes
+    that the tree keeps. ply: int32 [K], passes: int8 [K], finished: bool [K], of the game after the move. settled:
+    bool [K], every point is pass-alive; ends_settled: bool [K], that ends this game. kl, entropy: float32 [K], see
+    `diagnostics`. resigns: bool [K], None where no game may be resigned."""
+
+    done: Tensor
+    budget: Tensor
+    next_budget: Tensor
+    num_kept: Tensor
+    ply: Tensor
+    passes: Tensor
+    finished: Tensor
+    settled: Tensor
+    ends_settled: Tensor
+    kl: Tensor
+    entropy: Tensor
+    resigns: Tensor | None
+
+    @property
+    def has_moved(self) -> Tensor:
+        """bool [K]: the search is over, so that the move counts."""
+        return self.done >= self.budget
+
+    def end_reasons(self) -> Tensor:
+        """Returns by what games have ended (`EndReason`), -1 where they go on: int64 [K]."""
+        ends = torch.where(self.settled & self.ends_settled, int(EndReason.ALL_PASS_ALIVE), -1)
+        by_itself = torch.where(self.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
+        ends = torch.where(self.finished, by_itself, ends)
+        if self.resigns is not None:
+            ends = torch.where(self.resigns, int(EndReason.RESIGNED), ends)
+        return torch.where(self.has_moved, ends, -1)
+
+
 class SelfPlay:
     """B games played by one network against itself.
 
@@ -87,8 +124,11 @@ class SelfPlay:
         self.num_games = settings.slots
         self.set_progress(progress)
         self.everyone = torch.arange(self.num_games, device=device)
+        self.ended: list[tuple[Callable[[], list[Tensor]], Tensor]] = []  # see `_replace`
+        self.games_ahead: tuple[board.State, GameRandomness] | None = None
+        self.most_ended = 0  # games, at one move
         self.is_first = torch.ones(self.num_games, dtype=torch.bool)  # whether no game has ended in this place yet
-        states, drawn = self._new_games(self.num_games)
+        states, drawn = self._next_games(self.num_games)
         self.states, self.drawn = states.to(device), drawn.to(device)
         self.recorder = Recorder.empty(self.num_games, self.max_plies, game.largest_size, device)
         self.search_state = self.search.init(self.states, settings.all_simulations[-1])  # for the whole schedule
@@ -160,20 +200,25 @@ class SelfPlay:
         collected.is_whole = False
         overflowed, done = self.search_state.overflowed.clone(), int(self.search_state.done.sum())
         while until is None or time.monotonic() < until:
-            if len(collected.lengths) >= num_games and not (every_place and bool(self.is_first.any())):
+            number = len(collected.lengths) + sum(len(ends) for _, ends in self.ended)
+            if number >= num_games and not (every_place and bool(self.is_first.any())):
                 collected.is_whole = True
                 break
             if not self._simulate(pause):
                 break
+            self._collect_ended(collected)
             # Between simulations a CPU may look who has spent a budget; elsewhere that comes with what the moves do.
             looks = host_read_is_free(self.search_state.budget)
             moving = (~self.search_state.unspent).nonzero().squeeze(1) if looks else self.everyone
             if len(moving):
                 self._move(moving, collected)
+                if looks:
+                    self._collect_ended(collected)
                 if show is not None:
                     show(collected)
         else:
             collected.is_whole = True
+        self._collect_ended(collected)
         collected.seconds += time.monotonic() - start
         collected.overflowed += int(self.search_state.overflowed - overflowed)
         collected.simulations += int(self.search_state.done.sum()) - done
@@ -210,57 +255,58 @@ class SelfPlay:
         actions = self._choose(game_index, before, result)
         self._record(game_index, before, actions, result)
         after = _played(before, actions, stays)
-        seen = {"resigns": self._resigns(game_index, before, result)} if self.settings.resign_share else {}
-        seen |= {"settled": scoring.all_pass_alive(after), "may_end": select_games(self.drawn.ends_settled, game_index)}
+        resigns = self._resigns(game_index, before, result) if self.settings.resign_share else None
         self.states = after if is_whole else board.put_(self.states, game_index, after)
         actions = actions if stays is None else torch.where(stays, board.NO_MOVE, actions)
         self.search.advance(search_state, game_index, actions, self.states)
         self._draw_plan(game_index)
-        of_games = {"done": search_state.done, "budget": search_state.budget, "next": self.plan.budget}
-        of_games["size"] = search_state.tree.size
-        seen |= {name: select_games(numbers, game_index) for name, numbers in of_games.items()}
-        seen |= {"ply": after.ply, "finished": after.finished, "passes": after.passes} | diagnostics(result)
-        seen = dict(zip(seen, copies.to_host(list(seen.values())), strict=True))
-        moved, over, ends, bare, ply_bound = self._process_readback(seen, collected)
+        readback = self._read_back(game_index, after, result, resigns)
+        ends = readback.end_reasons()
+        self._count_moves(readback, ends >= 0, collected)
+        over, moved = (ends >= 0).nonzero().squeeze(1), readback.has_moved.nonzero().squeeze(1)
         if len(over):
-            self._replace(game_index[over] if stays is None else over, ends, collected, ply_bound)
+            ply_bound = int(torch.where(ends >= 0, 0, readback.ply).max())
+            self._replace(game_index[over] if stays is None else over, ends[over], ply_bound)
         if stays is None:
             self._begin_searches(game_index)
         elif len(moved):
-            self._begin_searches(self._on_device(moved), bare)
+            # A kept tree that leaves too little room for the next search is dropped.
+            is_full = readback.num_kept + readback.next_budget >= search_state.tree.num_nodes
+            is_bare = (ends >= 0) | (readback.num_kept == 0) | is_full
+            self._begin_searches(self._on_device(moved), is_bare[moved].nonzero().squeeze(1))
 
-    def _process_readback(self, seen: dict[str, Tensor], collected: SelfPlayResult) -> tuple:
-        """Counts on the host what K games have done; returns which of them have moved, which are over, by what
-        (`EndReason`), which of those that have moved need new roots, and the greatest ply of games that go on."""
-        has_moved = seen["done"] >= seen["budget"]
-        ends = torch.where(seen["settled"] & seen["may_end"], int(EndReason.ALL_PASS_ALIVE), -1)
-        by_itself = torch.where(seen["passes"] >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
-        ends = torch.where(seen["finished"], by_itself, ends)
-        if "resigns" in seen:
-            ends = torch.where(seen["resigns"], int(EndReason.RESIGNED), ends)
-        ends = torch.where(has_moved, ends, -1)
-        moved, is_over = has_moved.nonzero().squeeze(1), ends >= 0
-        collected.simulations += int(seen["done"][moved].sum())
-        collected.prior_kl += float(seen["kl"][moved].sum())
-        collected.prior_entropy += float(seen["entropy"][moved].sum())
+    def _read_back(
+        self, game_index: Tensor, after: board.State, result: SearchResult, resigns: Tensor | None
+    ) -> Readback:
+        """Returns on the host what moves led to; the one place of a move where it waits."""
+        search_state = self.search_state
+        of_games = {"done": search_state.done, "budget": search_state.budget, "next_budget": self.plan.budget}
+        of_games |= {"num_kept": search_state.tree.size, "ends_settled": self.drawn.ends_settled}
+        of_games = {name: select_games(values, game_index) for name, values in of_games.items()}
+        of_games |= {"ply": after.ply, "passes": after.passes, "finished": after.finished}
+        on_device = Readback(settled=scoring.all_pass_alive(after), resigns=resigns, **of_games, **diagnostics(result))
+        return on_device.with_tensors(copies.to_host(on_device.tensors()))
+
+    def _count_moves(self, readback: Readback, is_over: Tensor, collected: SelfPlayResult) -> None:
+        """Counts the moves that were played, and the fewest simulations that any game needs now."""
+        moved = readback.has_moved.nonzero().squeeze(1)
+        collected.simulations += int(readback.done[moved].sum())
+        collected.prior_kl += float(readback.kl[moved].sum())
+        collected.prior_entropy += float(readback.entropy[moved].sum())
         collected.moves += len(moved)
-        left = torch.where(has_moved, seen["next"], seen["budget"] - seen["done"])
+        left = torch.where(readback.has_moved, readback.next_budget, readback.budget - readback.done)
         self.fewest_left = min(int(left.min()), *self.budgets) if is_over.any() else int(left.min())
-        is_full = seen["size"] + seen["next"] >= self.search_state.tree.num_nodes  # what is kept leaves too little room
-        bare = (is_over | (seen["size"] == 0) | is_full)[moved].nonzero().squeeze(1)
-        ply_bound = int(torch.where(is_over, 0, seen["ply"]).max())
-        return moved, is_over.nonzero().squeeze(1), ends[is_over], bare, ply_bound
 
     def _on_device(self, games: Tensor) -> Tensor:
         """Returns games that the host has named (int64 [K], ascending) on the device."""
         return self.everyone if len(games) == self.num_games else sent(games, self.device)
 
     def _record(self, game_index: Tensor, before: board.State, actions: Tensor, result: SearchResult) -> None:
-        found = {"actions": actions, "policy": result.policy, "root_value": result.value}
+        played = {"actions": actions, "policy": result.policy, "root_value": result.value}
         of_games = {"policy_weight": self.plan.is_full, "is_sample": self.plan.is_sample, "game": self.drawn.number}
         of_games["network_step"] = self.network_steps
-        found |= {name: select_games(numbers, game_index) for name, numbers in of_games.items()}
-        self.recorder.write(game_index, before, **found)
+        played |= {name: select_games(numbers, game_index) for name, numbers in of_games.items()}
+        self.recorder.write(game_index, before, **played)
 
     def _choose(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:
         """Returns the moves to play: int64 [K]. In the opening drawn from the prior; then Gumbel's own choice, or
@@ -307,12 +353,26 @@ class SelfPlay:
         known = {"game_ids": select_games(self.drawn.number, game_index), "explore": explore, "bare": bare}
         self.search.begin(self.search_state, game_index, select_games(self.plan.budget, game_index), self.seed, **known)
 
-    def _new_games(self, number: int) -> tuple[board.State, GameRandomness]:
+    def _next_games(self, number: int) -> tuple[board.State, GameRandomness]:
+        """Returns the next games and what is drawn for them, from those that were drawn ahead if they are enough."""
+        games, self.most_ended = self.games_ahead, max(self.most_ended, number)
+        if games is None or len(games[1].number) < number or int(games[1].number[0]) != self.next_game:
+            games = self._draw_games(number)
+        self.next_game += self.stride * number
+        first, rest = torch.arange(len(games[1].number)).tensor_split([number])
+        self.games_ahead = tuple(part.select(rest) for part in games) if len(rest) else None
+        return tuple(part.select(first) for part in games) if len(rest) else games
+
+    def _draw_ahead(self) -> None:
+        """Draws games for the next moves that end some, unless there are as many as ever ended at once."""
+        if self.most_ended > (0 if self.games_ahead is None else len(self.games_ahead[1].number)):
+            self.games_ahead = self._draw_games(2 * self.most_ended)
+
+    def _draw_games(self, number: int) -> tuple[board.State, GameRandomness]:
         """Returns fresh games with the next numbers, each with its own rules, and what is drawn for them, on the
         host."""
         host, settings = torch.device("cpu"), self.settings
         numbers = self.next_game + self.stride * torch.arange(number)
-        self.next_game += self.stride * number
         states = begin(self.game, numbers, self.seed, host)
 
         def drawn(purpose: Purpose) -> Tensor:
@@ -333,27 +393,36 @@ class SelfPlay:
         is_late, is_low = states.ply >= self.settings.resign_min_ply, result.value < self.resignation.threshold
         return select_games(self.drawn.may_resign, game_index) & is_late & is_low
 
-    def _replace(self, games: Tensor, ends: Tensor, collected: SelfPlayResult, ply_bound: int) -> None:
-        """Takes in games that are over and puts new ones into their places: int64 [K] on the host, as all other
-        arguments are."""
+    def _replace(self, games: Tensor, ends: Tensor, ply_bound: int) -> None:
+        """Sends games that are over to the host, for `_collect_ended`, and puts new ones into their places: int64 [K]
+        on the host, as ends is. ply_bound: of the games that go on."""
         self.is_first.index_fill_(0, games, False)
         index = self._on_device(games)
-        self._collect(*self._on_host(index), ends, collected)
-        states, drawn = self._new_games(len(games))
+        tensors = [*self._without_history.tensors(), *self.recorder.tables.values(), *self.drawn.tensors()]
+        self.ended.append((copies.start_to_host(tensors, index), ends))
+        states, drawn = self._next_games(len(games))
         knows_all = not host_read_is_free(index)
         self.states = board.put_(self.states, games, states, ply_bound if knows_all else None)
         copies.put_from_host_(self.drawn.tensors(), games, drawn.tensors())
         self.search.replace(self.search_state, index, self.states)
         self._draw_plan(index)
 
-    def _on_host(self, index: Tensor) -> tuple[board.State, Recorder, GameRandomness]:
-        """Returns games (int64 [K]) on the host, without what only a game that goes on needs, with what was recorded of
-        them."""
+    @property
+    def _without_history(self) -> board.State:
+        """The games without what only one that goes on needs."""
         unused = {name: getattr(self.states, name)[:, :0] for name in ("seen", "links", "lost", "recent", "moves")}
-        states, tables = dataclasses.replace(self.states, **unused), self.recorder.tables
-        found = iter(copies.to_host([*states.tensors(), *tables.values(), *self.drawn.tensors()], index))
-        states = states.with_tensors(found)
-        return states, Recorder({name: next(found) for name in tables}), self.drawn.with_tensors(found)
+        return dataclasses.replace(self.states, **unused)
+
+    def _collect_ended(self, collected: SelfPlayResult) -> None:
+        """Takes in the games that `_replace` sent, and on a GPU, which has steps to make meanwhile, draws the next."""
+        for fetch, ends in self.ended:
+            tensors = iter(fetch())
+            states = self._without_history.with_tensors(tensors)
+            recorder = Recorder({name: next(tensors) for name in self.recorder.tables})
+            self._collect(states, recorder, self.drawn.with_tensors(tensors), ends, collected)
+        self.ended.clear()
+        if not host_read_is_free(self.everyone):
+            self._draw_ahead()
 
     def _collect(
         self, states: board.State, recorder: Recorder, drawn: GameRandomness, ends: Tensor, collected: SelfPlayResult
