@@ -1,15 +1,15 @@
-"""Rows of many tensors at once, by Numba and by Triton, interpreted where there is no GPU, as torch writes them."""
+"""Rows of many tensors at once, by Numba as torch writes them."""
 
 from collections.abc import Callable
 
 import pytest
 import torch
-from implementations import NUMBA, TRITON, device_of
+from implementations import NUMBA
 from torch import Tensor
 
 from zerogo.kernels import copies
 
-EACH = pytest.mark.parametrize("way", ["plain", NUMBA, TRITON])
+EACH = pytest.mark.parametrize("way", ["plain", NUMBA])
 
 
 def tables(number: int) -> list[Tensor]:
@@ -30,31 +30,26 @@ def tables(number: int) -> list[Tensor]:
 @EACH
 @pytest.mark.parametrize("places", [[4, 0, 7], [5]])
 def test_rows_are_put_where_they_belong(places: list[int], way: str, use: Callable) -> None:
-    where = device_of(way)
     use(way)
     index = torch.tensor(places)
-    wanted, found, new = tables(8), [part.to(where) for part in tables(8)], tables(len(places))
+    wanted, found, new = tables(8), tables(8), tables(len(places))
     for to, source in zip(wanted, new, strict=True):
         to[index] = source
-    copies.put_(found, index.to(where), [source.to(where) for source in new])
-    assert all(torch.equal(one.cpu(), other) for one, other in zip(found, wanted, strict=True))
-    found = [part.to(where).contiguous() for part in tables(8)]
+    copies.put_(found, index, new)
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+    found = [part.contiguous() for part in tables(8)]
     copies.put_from_host_(found, index, new)
-    assert all(torch.equal(one.cpu(), other) for one, other in zip(found, wanted, strict=True))
-    copies.put_(found, index[:0].to(where), [source[:0].to(where) for source in new])
-    assert all(torch.equal(one.cpu(), other) for one, other in zip(found, wanted, strict=True))
-    new = tables(8)
-    copies.copy_(found, [part.to(where) for part in new])
-    assert all(torch.equal(one.cpu(), other) for one, other in zip(found, new, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+    copies.put_(found, index[:0], [source[:0] for source in new])
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
 
 
 @EACH
 def test_types_become_those_of_the_target(way: str, use: Callable) -> None:
-    where = device_of(way)
     use(way)
-    targets = [torch.zeros(4, 2, dtype=dtype, device=where) for dtype in (torch.int16, torch.float16, torch.bool)]
-    numbers = torch.tensor([[1, 0], [3, -2]], device=where)
-    copies.put_(targets, torch.tensor([3, 1], device=where), [numbers, numbers.to(torch.float32) / 4, numbers != 0])
+    targets = [torch.zeros(4, 2, dtype=dtype) for dtype in (torch.int16, torch.float16, torch.bool)]
+    numbers = torch.tensor([[1, 0], [3, -2]])
+    copies.put_(targets, torch.tensor([3, 1]), [numbers, numbers.to(torch.float32) / 4, numbers != 0])
     assert targets[0].tolist() == [[0, 0], [3, -2], [0, 0], [1, 0]]
     assert targets[1].tolist() == [[0, 0], [0.75, -0.5], [0, 0], [0.25, 0]]
     assert targets[2].tolist() == [[False, False], [True, True], [False, False], [True, False]]

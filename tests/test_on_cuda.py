@@ -201,7 +201,7 @@ def test_the_games_are_the_cpus(words: list[str], request: pytest.FixtureRequest
     """Searches of two lengths, so that some games move while others go on; games that are over, resigned ones too, are
     taken in and replaced; steps are replayed as a graph. Interpreted, only one case has all kernels."""
     if pretend_cuda and "[all]" not in request.node.name:
-        offered, module_for = ("tree", "roots", "draws", "copies"), kernels.module_for
+        offered, module_for = ("tree", "roots", "draws"), kernels.module_for
         keep = lambda name, device: module_for(name, device) if name in offered or device.type == "cpu" else None  # noqa: E731
         monkeypatch.setattr(kernels, "module_for", keep)
     monkeypatch.setattr(graph, "PAYS", 1)
@@ -220,19 +220,19 @@ def network_evaluator(encoder: Encoder, device: str | torch.device, symmetries: 
     return Evaluator.from_network(network, encoder, device=device, symmetries=symmetries)
 
 
-# Waits of the host in a move, and in one where games end; launches of a move whose roots are kept, and of any move.
-MOVES = {("gumbel", "triton"): (1, 2, 30, 160), ("puct", "triton"): (1, 2, 200, 300)}
-MOVES |= {("gumbel", "torch"): (10, 11, 2500, 3000), ("puct", "torch"): (6, 7, 2500, 3000)}
+# Waits of the host in a move; launches of a move whose roots are kept, and of any.
+MOVES = {("gumbel", "triton"): (1, 70, 300), ("puct", "triton"): (1, 270, 500)}
+MOVES |= {("gumbel", "torch"): (10, 2500, 3000), ("puct", "torch"): (6, 2500, 3000)}
 
 
 @counted
 @pytest.mark.parametrize(("algorithm", "by"), MOVES)
-def test_the_host_waits_once_in_a_move_and_twice_where_games_end(algorithm: str, by: str) -> None:
+def test_the_host_waits_once_in_a_move_and_once_for_ended_games(algorithm: str, by: str) -> None:
     """With Triton; torch alone waits where it does not know how many nodes are kept, or points alive. No simulation
-    waits."""
+    waits. Games that have ended are taken in while the device simulates, when the next ones are drawn, too."""
     words = (f"search.algorithm={algorithm}", "search.cuda_graph=false", "selfplay.slots=3", "selfplay.resign_share=0")
     settings, kinds = tiny.config(*WORDS, *words, "selfplay.opening_plies=0.1"), set()
-    waits, waits_at_ends, least, most = MOVES[algorithm, by]
+    waits, least, most = MOVES[algorithm, by]
     with nullcontext() if by == "triton" else kernels.plain():
         evaluator = network_evaluator(make_encoder("zero17", True), CUDA)
         selfplay = SelfPlay(settings.game, settings.search, settings.selfplay, evaluator, CUDA, seed=1)
@@ -242,8 +242,12 @@ def test_the_host_waits_once_in_a_move_and_twice_where_games_end(algorithm: str,
                 selfplay._simulate(lambda: False)
             with seen() as move:
                 selfplay._move(selfplay.everyone, collected)
-            ends, is_little = bool(collected.lengths), move.launches.total() <= least
-            assert move.waits.total() == (waits_at_ends if ends else waits), move.waits
+            ends, is_little = bool(selfplay.ended), move.launches.total() <= least
+            with seen() as ended:
+                selfplay._collect_ended(collected)
+            assert move.waits.total() == waits and ended.waits.total() == int(ends), (move.waits, ended.waits)
+            assert bool(collected.lengths) == ends and not ended.launches
+            assert len(selfplay.games_ahead[1].number) >= 2 and not selfplay.ended
             assert not simulations.waits and simulations.launches.total() <= 4 * (90 if by == "triton" else 1300)
             assert move.launches.total() <= most and not (ends and is_little), move.launches
             kinds.add((ends, is_little))
@@ -254,7 +258,7 @@ def test_the_host_waits_once_in_a_move_and_twice_where_games_end(algorithm: str,
 def test_a_match_keeps_its_graphs_from_move_to_move(monkeypatch) -> None:
     """One for each player and number of games, filled up to a power of two; without kept states each move has one."""
     monkeypatch.setattr(graph, "PAYS", 1)
-    offered, module_for = ("tree", "roots", "draws", "copies"), kernels.module_for
+    offered, module_for = ("tree", "roots", "draws"), kernels.module_for
     keep = lambda name, device: module_for(name, device) if name in offered or device.type == "cpu" else None  # noqa: E731
     monkeypatch.setattr(kernels, "module_for", keep)
     found = {}

@@ -25,8 +25,6 @@ NO_KERNELS = ("arrays_of", "kind_of")  # functions of the modules that compute n
 # What is written into, where it has a meaning.
 WRITTEN = {
     "board replace_": lambda targets, index, sources: targets[0][index[0]],
-    "copies put_": lambda targets, index, sources: targets[0][index[0]],
-    "copies copy_rows": lambda targets, *_: targets[0][3],
     "roots begin": lambda search, search_state, *_: search_state.budget[2],
     "roots begin_searches": lambda search_state, *_: search_state.budget[2],
     "roots make_roots": lambda search_state, *_: search_state.tree.words[3, ROOT],

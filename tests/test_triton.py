@@ -15,7 +15,6 @@ from zerogo import board
 from zerogo.board import rng
 from zerogo.board.rng import Purpose
 from zerogo.config import SearchConfig
-from zerogo.kernels import copies
 from zerogo.kernels.shared import COUNTS, ROWS
 from zerogo.rules import Rules, own_actions
 from zerogo.search import Search
@@ -34,15 +33,12 @@ def calls_of_a_move(size: int) -> list[tuple]:
     y = torch.zeros(2, 96, size, size, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
     return [
         (roots.result, bare, games, settings),
-        (roots.entropies, prior, prior),
         (roots.make_roots, bare, games, words, prior, value, flags),
         (roots.begin_searches, bare, games, legal, games, games, None, None, 16),
         (roots.begin_searches, bare, games, legal, games, games, flags, places, 16),
         (leaves.pack, position),
         (leaves.outcome, position, states.on_board, states.rules.komi),
         (module("board", "triton").legal_actions, states, torch.zeros(2 * size * size + 2, dtype=torch.int64)),
-        (draws.tempered, prior, 2.0, games, None),
-        (draws.tempered, prior, value, games, places),
         (planes.history, states.black, states.white, states.recent, states.to_play, 7),
         (module("playouts", "triton").play_out, states, games, states.rules.size),
         (epilogues.finish_, y, torch.zeros(96), None, None, False),
@@ -76,19 +72,7 @@ def calls_of_draws() -> list[tuple]:
     calls.append((fast.key, (1, Purpose.SYMMETRY, games), 7))
     for at in (None, places):
         calls += [(fast.uniform, games, 82, at, is_gumbel) for is_gumbel in (False, True)]
-        calls.append((fast.log_gamma, games, torch.rand(4, 82), at))
     return calls
-
-
-def calls_of_copies() -> list[tuple]:
-    fast, index = module("copies", "triton"), torch.tensor([4, 0, 7])
-    tables = [torch.rand(8) < 0.5, torch.zeros(8, 1500, dtype=torch.int16), torch.rand(8, 6, 2)[:, :4], torch.arange(8)]
-    rows = [copies.as_bytes(table) for table in tables]
-    return [
-        (fast.put_, tables, index, [table[:3] for table in tables]),
-        (fast.packed, rows, index),
-        (fast.packed, rows, None),
-    ]
 
 
 CALLS: dict[str, tuple[Callable[[], list[tuple]], int]] = {  # and how many bytes a thread may spill
@@ -98,7 +82,6 @@ CALLS: dict[str, tuple[Callable[[], list[tuple]], int]] = {  # and how many byte
     "encoders-19": (partial(calls_of_encoders, 19), 0),
     "scoring": (calls_of_scoring, 0),
     "draws": (calls_of_draws, 0),
-    "copies": (calls_of_copies, 0),
 }
 
 

@@ -78,8 +78,6 @@ def log_gamma(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tens
 
     Marsaglia and Tsang (2000) for alpha + 1, brought down by U^(1/alpha) in logarithms, where a small alpha can't
     underflow."""
-    if (fast := kernels.module_for("draws", keys.device)) is not None:
-        return fast.log_gamma(keys, alpha, places)
     n = alpha.shape[-1]
     d = alpha + (1.0 - 1.0 / 3.0)
     c = 1.0 / torch.sqrt(9.0 * d)

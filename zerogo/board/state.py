@@ -61,10 +61,6 @@ class State(Position):
         """bool [B] whether a game allows suicide, None where no game of the batch does."""
         return self.rules.suicide if self.rules.any_suicide else None
 
-    def select(self, index: Tensor) -> Self:
-        """Returns the games with an index: int64 [K]."""
-        return self.with_tensors(copies.take(self.tensors(), index))
-
     def to(self, device: torch.device | str) -> Self:
         """Returns the games on a device."""
         moved = super().to(torch.device(device))

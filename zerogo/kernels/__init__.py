@@ -27,7 +27,7 @@ READERS = ("ladders", "tactics")  # without a torch version
 # The modules of each kind of device.
 NAMES = {
     "cpu": ("board", "tree", "leaf_states", "planes", "scoring", "playouts", *READERS),
-    "cuda": ("board", "copies", "draws", "tree", "roots", "leaf_states", "planes", "scoring", "playouts", *READERS)
+    "cuda": ("board", "draws", "tree", "roots", "leaf_states", "planes", "scoring", "playouts", *READERS)
     + ("epilogues",),
 }
 COMPILERS = {"cpu": "numba", "cuda": "triton"}  # by kind of device

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.kernels import copies
 from zerogo.search.tree import SearchState
 from zerogo.system.runtime import WARM_UP, HostReads, record
 
@@ -96,7 +95,7 @@ class StepGraph:
                 self.states = copied.map(lambda tensor: tensor.clone(memory_format=torch.contiguous_format))
                 self.repeated_states = self.states.cat([self.states] * leaves) if leaves > 1 else None
                 return
-            copies.copy_(self.states.tensors(), roots.tensors())
+            torch._foreach_copy_(self.states.tensors(), roots.tensors())
             if self.repeated_states is not None:
                 for own, root in zip(self.repeated_states.tensors(), self.states.tensors(), strict=True):
                     own.unflatten(0, (leaves, num_games)).copy_(root)  # into all slots at once

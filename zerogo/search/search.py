@@ -18,7 +18,6 @@ from zerogo.board import rng
 from zerogo.board.flood import host_read_is_free
 from zerogo.board.rng import Purpose
 from zerogo.config import SearchConfig
-from zerogo.kernels import copies
 from zerogo.kernels.shared import ILLEGAL, NULL_NODE, ROOT, UNVISITED
 from zerogo.search import graph, gumbel, puct
 from zerogo.search.game import Game, Go, LeafStates, SearchPath, select_games
@@ -194,7 +193,7 @@ class Search:
             # cuDNN plans its convolutions anew, for milliseconds, in every batch of a new size: so there are few.
             size = number if host_read_is_free(games) else min(len(games), 1 << (number - 1).bit_length())
             index = sent(torch.cat([bare, bare[-1:].expand(size - number)]), games.device)
-            states, chosen = states.select(index), copies.take(chosen, index)
+            states, chosen = states.select(index), [part.index_select(0, index) for part in chosen]
         games, some_legal, keys = chosen
         roots = self.roots_of(states, some_legal, rng.key(keys, Purpose.ROOT_SYMMETRY))
         return legal, tuple(part[:number] for part in (games, *roots))
@@ -435,8 +434,6 @@ def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor, places: 
     """Returns moves drawn in proportion to policy^(1 / temperature), the best where that is 0: int64 [K].
 
     policy: float32 [K, A]. temperature: one, or [K]. keys: int64 [K]. places: `Game.noise_places`."""
-    if (fast := kernels.module_for("draws", policy.device)) is not None:
-        return fast.tempered(policy, temperature, keys, places)
     is_one = not isinstance(temperature, Tensor)
     heat = torch.full_like(keys, temperature, dtype=torch.float32) if is_one else temperature.to(torch.float32)
     logits = torch.log(policy) / heat.clamp(min=1e-4).unsqueeze(1)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import board, kernels, scoring
+from zerogo import board, scoring
 from zerogo.board import rng
 from zerogo.board.flood import host_read_is_free
 from zerogo.board.rng import Purpose
@@ -459,8 +459,6 @@ def _played(before: board.State, actions: Tensor, stays: Tensor | None) -> board
 
 def diagnostics(result: SearchResult) -> dict[str, Tensor]:
     """Returns KL(search policy, prior) and the prior's entropy of each search [nats]: float32 [K] each."""
-    if (fast := kernels.module_for("roots", result.prior.device)) is not None:
-        return dict(zip(("kl", "entropy"), fast.entropies(result.policy, result.prior), strict=True))
     log_prior, log_policy = (torch.log(share.clamp(min=1e-20)) for share in (result.prior, result.policy))
     kl = (result.policy * (log_policy - log_prior)).sum(1)
     return {"kl": kl, "entropy": -(result.prior * log_prior).sum(1)}

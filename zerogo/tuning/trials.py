@@ -39,11 +39,10 @@ from zerogo.network import inference_copy
 from zerogo.network.losses import Targets, loss_parts
 from zerogo.replay.samples import StoredState
 from zerogo.rules import Rules, own_actions
-from zerogo.search import Go, Search, SearchState, tempered
+from zerogo.search import Go, Search, SearchState
 from zerogo.search.search import expand_and_backup, step_leaves
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Tree, keep_subtree_
-from zerogo.selfplay.loop import diagnostics
 from zerogo.selfplay.playout import PlayoutEvaluator
 from zerogo.system import runtime
 
@@ -158,31 +157,13 @@ def _board_cases(games: board.State, kind: str) -> Iterator[Case]:
         after = board.step if kind == "cpu" else lambda *state: dataclasses.replace(board.step(*state), links=None)
         yield after, (games, moves)
         games = board.step(games, moves)
-    if kind == "cpu":  # which has no `copies`
-        yield from _copies_cases(games, kind)
+    if kind == "cpu":
+        yield _put, (games, torch.tensor([3, 0, 4]), games.select(torch.tensor([1, 2, 3])))
 
 
-def _copies_cases(games: board.State, _kind: str) -> Iterator[Case]:
-    index, others = torch.tensor([3, 0, 4]), games.select(torch.tensor([1, 2, 3]))
-
-    def put(games: board.State, index: Tensor, others: board.State) -> board.State:
-        copies.put_(games.tensors(), index, others.tensors())
-        return games
-
-    def put_from_host(games: board.State) -> board.State:
-        copies.put_from_host_(games.tensors(), index, others.tensors())
-        return games
-
-    def copied(games: board.State, others: board.State) -> board.State:
-        copies.copy_(games.tensors(), others.tensors())
-        return games
-
-    yield put, (games, index, others)
-    yield put_from_host, (games,)
-    yield copied, (games, games.select(torch.arange(games.num_games - 1, -1, -1)))
-    yield (lambda games, index: copies.take(games.tensors(), index)), (games, index)
-    yield (lambda games, index: copies.to_host(games.tensors(), index)), (games, index)
-    yield (lambda games: copies.to_host(games.tensors())), (games,)
+def _put(games: board.State, index: Tensor, others: board.State) -> board.State:
+    copies.put_(games.tensors(), index, others.tensors())
+    return games
 
 
 def _draws_cases(games: board.State, _kind: str) -> Iterator[Case]:
@@ -193,12 +174,6 @@ def _draws_cases(games: board.State, _kind: str) -> Iterator[Case]:
     for arguments in ((keys,), (keys, places)):
         yield (lambda keys, *at: rng.uniform(keys, actions, *at)), arguments
         yield (lambda keys, *at: rng.gumbel(keys, actions, *at)), arguments
-    alpha = 0.05 + rng.uniform(keys, actions)
-    yield rng.log_gamma, (keys, alpha, places)
-    policy = torch.softmax(8 * alpha, dim=1)
-    yield tempered, (policy, 0.0, keys, None)
-    yield tempered, (policy * (alpha > 0.3), 0.4, keys, None)
-    yield tempered, (policy, alpha[:, 0] * (games.ply > 2), keys, places)
 
 
 def _epilogues_cases(games: board.State, _kind: str) -> Iterator[Case]:
@@ -266,7 +241,6 @@ def _roots_cases(games: board.State, _kind: str) -> Iterator[Case]:
     search, search_state = drawn_search(games, GUMBEL)
     everyone = torch.arange(games.num_games)
     yield search.result, (search_state, everyone)
-    yield diagnostics, (search.result(search_state, everyone),)
     moves = search.result(search_state, everyone).action
     keep_subtree_(search_state.tree, everyone[::2], moves[::2], search_state.deepest)
     search_state.tree.size[1::2] = 0

@@ -69,25 +69,6 @@ def result_kernel(
     tl.store(action + k, best.to(tl.int64))
 
 
-def entropies(policy: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns KL(policy, prior) and the prior's entropy [nats]: float32 [K, A] twice -> float32 [K] twice."""
-    number, actions = policy.shape
-    found = policy.new_empty(number), policy.new_empty(number)
-    launch(entropy_kernel, number, policy, prior, *found, actions, TILE=triton.next_power_of_2(actions))
-    return found
-
-
-@triton.jit(do_not_specialize=["actions"])
-def entropy_kernel(policies, priors, kl, entropy, actions, TILE: tl.constexpr):
-    """Writes those of one game."""
-    k, move = tl.program_id(0).to(tl.int64), tl.arange(0, TILE)
-    policy = tl.load(policies + k * actions + move, mask=move < actions, other=0.0)
-    prior = tl.load(priors + k * actions + move, mask=move < actions, other=0.0)
-    log_prior, log_policy = tl.log(tl.maximum(prior, TINY)), tl.log(tl.maximum(policy, TINY))
-    tl.store(kl + k, tl.sum(policy * (log_policy - log_prior), 0))
-    tl.store(entropy + k, -tl.sum(prior * log_prior, 0))
-
-
 # The next search
 
 
