@@ -1,5 +1,6 @@
 """Positions for the tests of encoders, evaluators and training: random games, the same seen otherwise, ladders."""
 
+import dataclasses
 import json
 import random
 from collections.abc import Iterator
@@ -10,7 +11,6 @@ from ladder_reader import board_of
 from torch import Tensor
 
 from zerogo import board
-from zerogo.replay.samples import StoredState
 from zerogo.rules import Rules
 
 
@@ -25,10 +25,10 @@ def play_random(rules: list[Rules], plies: int, seed: int = 0) -> board.State:
     return state
 
 
-def stored(state: board.State) -> StoredState:
-    """Returns the games of which only what samples keep is known."""
-    names = ("black", "white", "recent", "to_play", "rules", "moves", "passes", "ply", "ko")
-    return StoredState.of({name: getattr(state, name) for name in names} | {"kept_captures": state.captures})
+def stored(state: board.State) -> board.State:
+    """Returns the games without what samples do not keep."""
+    nothing = {"atari": None, "hash": None, "seen": state.seen[:, :0], "links": state.links[:, :0]}
+    return dataclasses.replace(state, **nothing, lost=torch.zeros_like(state.lost))
 
 
 PATTERNS = (

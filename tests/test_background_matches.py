@@ -2,6 +2,7 @@
 dies."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,9 +16,10 @@ from matches import some_result
 from zerogo import checkpoint, kernels
 from zerogo.arena import pool
 from zerogo.errors import InputError
-from zerogo.pipeline import Matches, rating, run
+from zerogo.pipeline import Matches, background_matches, measures, rating, run
 from zerogo.pipeline.background_matches import BackgroundMatches
 from zerogo.pipeline.rating import measure
+from zerogo.selfplay.playout import RandomPlayer
 from zerogo.system.telemetry import Telemetry
 
 
@@ -112,6 +114,21 @@ def test_their_process_is_set_up_as_the_run_is(tmp_path: Path) -> None:
     one.poll_results(wait=True)
     with kernels.plain():
         assert lines[-1] == f"{kernels.in_use(tiny.CPU)}, 1 thread"
+
+
+def test_on_a_gpu_they_play_few_games_at_once(monkeypatch) -> None:
+    on_gpu, name, asked = matches("evaluation.games=2"), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", []
+    monkeypatch.setattr(background_matches.os, "nice", asked.append)
+    monkeypatch.setattr(measures, "play_match", lambda *match: asked.append(match[2].at_once))
+    monkeypatch.setenv(name, "")
+    monkeypatch.delenv(name)
+    background_matches._yield_to_run(on_gpu)
+    assert name not in os.environ
+    on_gpu.device = torch.device("cuda")
+    background_matches._yield_to_run(on_gpu)
+    on_gpu.device = tiny.CPU
+    on_gpu._match(RandomPlayer(), "random", 3, 2)
+    assert asked == [10, 10, 32] and os.environ[name] == "25"
 
 
 def test_they_end_with_a_run_that_fails_and_keep_their_checkpoint_till_then(tmp_path: Path, monkeypatch) -> None:

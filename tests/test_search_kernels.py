@@ -103,7 +103,7 @@ def test_toys_are_searched_alike(case: Case) -> None:
 
         def play(states: toys.Positions, actions: Tensor) -> toys.Positions:
             after = toy.after[states.index, actions]
-            return toys.Positions(torch.where(after < 0, states.index, after), states.ply + 1)
+            return toys.Positions(torch.where(after < 0, states.index, after), states.ply + 1, states.num_actions)
 
         search = search_of(TOYS, case.settings, device)
         return searches.played_on(search, TOYS.new(STARTS).to(device), budgets.to(device), play)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from zerogo.search import Game, SearchPath
+from zerogo.search.game import LeafStates
 from zerogo.system.tensors import TensorFields
 
 
@@ -25,6 +26,7 @@ class Positions(TensorFields):
 
     index: Tensor
     ply: Tensor
+    num_actions: int
 
 
 @dataclass(frozen=True)
@@ -46,24 +48,21 @@ class Toy(TensorFields, Game):
     repeating: Tensor
 
     def new(self, index: list[int]) -> Positions:
-        return Positions(torch.tensor(index), torch.zeros(len(index), dtype=torch.int32))
-
-    def num_actions(self, states: Positions) -> int:
-        return self.after.shape[1]
+        return Positions(torch.tensor(index), torch.zeros(len(index), dtype=torch.int32), self.after.shape[1])
 
     def root_legal(self, states: Positions) -> Tensor:
-        return self.legal(states, states.index, states) & ~self.repeating[states.index]
+        return (self.after[states.index] >= 0) & ~self.repeating[states.index]
 
-    def play(self, states: Positions, game_index: Tensor, words: Tensor, actions: Tensor) -> Positions:
+    def step_leaves(self, states: Positions, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
         before = words[:, 0].to(torch.int64)
         after = self.after[before, actions]
-        return Positions(torch.where(after < 0, before, after), states.ply[game_index])
+        index, repeats = torch.where(after < 0, before, after), self.repeating[before, actions]
+        leaf = Positions(index, states.ply[path.game_index], states.num_actions)
+        over = self.outcome(states, path.game_index, leaf)
+        return LeafStates(self.pack(leaf), self.after[index] >= 0, *over, repeats, leaf)
 
     def pack(self, position: Positions) -> Tensor:
         return position.index.to(torch.int32).unsqueeze(1)
-
-    def legal(self, states: Positions, game_index: Tensor, position: Positions) -> Tensor:
-        return self.after[position.index] >= 0
 
     def outcome(self, states: Positions, game_index: Tensor, position: Positions) -> tuple[Tensor, Tensor]:
         result = self.result[position.index]
@@ -71,10 +70,6 @@ class Toy(TensorFields, Game):
 
     def final_score(self, states: Positions, game_index: Tensor, position: Positions) -> Tensor:
         return self.points[position.index]
-
-    def repeats(self, states: Positions, position: Positions, path: SearchPath, actions: Tensor) -> Tensor:
-        last = path.words[path.path.gather(1, path.depth.unsqueeze(1)).squeeze(1), 0].to(torch.int64)
-        return self.repeating[last, actions]
 
     def evaluator(self, exact: bool = True, even: bool = False) -> Callable[..., SimpleNamespace]:
         """Returns an evaluator that knows the true values, or only guesses; its priors are the toy's, or even over the

@@ -28,7 +28,7 @@ class Position(TensorFields):
     black, white, atari: int32 [B, N] stones, and the stones whose string has exactly one liberty. to_play: int8 [B], 1
     or 2. passes: int8 [B], passes in a row just made. ply: int32 [B]. ko: int16 [B], the point banned by the simple ko
     rule, -1 for none. hash: int64 [B], Zobrist hash of the stones. captures: int32 [B, 2], stones captured so far by
-    Black, by White. finished: bool [B]."""
+    Black, by White. finished: bool [B]. In samples for an encoder atari and hash are None."""
 
     black: Tensor
     white: Tensor
@@ -50,6 +50,11 @@ class Position(TensorFields):
     def board_size(self) -> int:
         """N, the side of the tensors."""
         return self.black.shape[-1]
+
+    @property
+    def num_actions(self) -> int:
+        """A = N * N + 1, the last the pass."""
+        return self.board_size**2 + 1
 
     @property
     def device(self) -> torch.device:

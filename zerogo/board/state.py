@@ -61,6 +61,10 @@ class State(Position):
         """bool [B] whether a game allows suicide, None where no game of the batch does."""
         return self.rules.suicide if self.rules.any_suicide else None
 
+    def with_lasting_bounds(self) -> Self:
+        """Returns the games with the greatest ply that `seen` has room for."""
+        return dataclasses.replace(self, ply_bound=self.seen.shape[1] - 1)
+
     def to(self, device: torch.device | str) -> Self:
         """Returns the games on a device."""
         moved = super().to(torch.device(device))
@@ -86,6 +90,14 @@ def links_of(seen: Tensor, width: int) -> Tensor:
     is_newest = torch.nn.functional.pad(~follows, (0, 1), value=True) & (in_slot != trash)
     links.scatter_(1, torch.where(is_newest, in_slot, 3 * width), ply.to(torch.int32))
     return links[:, :-1].contiguous()
+
+
+def with_atari(state: State) -> State:
+    """Returns the games with their strings in atari, which samples do not hold."""
+    if state.atari is not None:
+        return state
+    fast, rows = kernels.module_for("planes", state.device), (state.black, state.white, state.on_board)
+    return dataclasses.replace(state, atari=fast.atari(*rows) if hasattr(fast, "atari") else find_atari(*rows)[0])
 
 
 # How games begin
@@ -166,7 +178,7 @@ def step_(state: State, actions: Tensor) -> State:
         given, wanted = list(actions.shape), f"[{state.num_games}], one for each game"
         raise ValueError(f"step: actions are {given}; they must be {wanted}")
     if state.seen.shape[1] == 0:
-        raise ValueError("step: these games came without their history (`StoredState`); they can't be played on")
+        raise ValueError("step: these games came without their history; they can't be played on")
     ply_bound = state.ply_bound + 1
     if ply_bound >= state.seen.shape[1]:
         state = _widened(state, max(FIRST_WIDTH, 2 * state.seen.shape[1]))

@@ -18,7 +18,7 @@ from torch import Tensor
 from zerogo import kernels
 from zerogo.board import flood
 from zerogo.board.position import BLACK, hash_stones, legal_rows, own_and_opponent, point_keys
-from zerogo.board.state import NOT_SEEN, State, links_of
+from zerogo.board.state import NOT_SEEN, State, links_of, with_atari
 from zerogo.rules import SIMPLE, SITUATIONAL
 
 KEY_BITS, FIELD = 6, 10  # bits of a key that one sum counts, in fields that hold counts up to 625 points
@@ -39,6 +39,7 @@ def exact_legal_rows(state: State) -> Tensor:
     """Returns the points that may be played, superko included: int32 [B, N].
 
     Of games without their whole history (see `State.seen`) only repetitions of the last eight positions are known."""
+    state = with_atari(state)
     if not state.rules.any_superko:
         return legal_rows(state, state.on_board, state.suicide)
     if state.seen.shape[1]:
@@ -86,15 +87,17 @@ def _recently_lost(state: State) -> Tensor:
 def _remembered(state: State) -> tuple[Tensor, Tensor]:
     """Returns the hashes of the positions that a game remembers, the newest last, and their plies, below 0 before its
     start: int64 [B, 8] twice."""
-    recent = state.recent.flip(1)
-    hashes = hash_stones(recent[:, :, 0], recent[:, :, 1])
-    ago = torch.arange(recent.shape[1], -1, -1, device=hashes.device)
-    return torch.cat([hashes, state.hash.unsqueeze(1)], dim=1), state.ply.to(torch.int64).unsqueeze(1) - ago
+    now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
+    positions = torch.cat([state.recent.flip(1), now], dim=1)
+    ago = torch.arange(state.recent.shape[1], -1, -1, device=now.device)
+    hashes = hash_stones(positions[:, :, 0], positions[:, :, 1])
+    return hashes, state.ply.to(torch.int64).unsqueeze(1) - ago
 
 
 def _with_recent_history(state: State) -> State:
     """Returns the games as if they had begun with the earliest position that they remember."""
     hashes, plies = _remembered(state)
+    state = dataclasses.replace(state, hash=hashes[:, -1])
     return _with_seen(state, torch.where(plies < 0, NOT_SEEN, hashes), torch.full_like(state.ply, hashes.shape[1] - 1))
 
 
@@ -109,8 +112,8 @@ def searchable(state: State) -> State:
 
 
 def _with_seen(state: State, seen: Tensor, ply: Tensor) -> State:
-    known = {"seen": seen, "links": links_of(seen, seen.shape[1]), "lost": _recently_lost(state), "ply": ply}
-    return dataclasses.replace(state, **known, ply_bound=seen.shape[1] - 1)
+    history = {"seen": seen, "links": links_of(seen, seen.shape[1]), "lost": _recently_lost(state)}
+    return dataclasses.replace(state, **history, ply=ply, ply_bound=seen.shape[1] - 1)
 
 
 def _repeating_rows(state: State, suicides: Tensor) -> Tensor:

@@ -101,13 +101,13 @@ def _ko(stones: Tensor, before: Tensor, move: Tensor, on_board: Tensor) -> Tenso
 def ladders_of(view: View, side: int) -> Tensor:
     """Returns the ladders of one side's strings, 0 own or 1 the opponent's, whoever is to move."""
     caught, catching, escaping = (view.colours(*rows.unbind(1))[side] for rows in view.ladders[:3])
-    return as_planes(caught, view.sides[side] & view.state.atari & ~caught, catching, escaping)
+    return as_planes(caught, view.sides[side] & view.with_atari.atari & ~caught, catching, escaping)
 
 
 def bans(view: View) -> Tensor:
     """Returns the points banned by ko or superko, but not a single stone's suicide, which KataGo never allows."""
     own, opponent = view.sides
-    alive = flood.neighbours(view.empty | own | (opponent & view.state.atari))
+    alive = flood.neighbours(view.empty | own | (opponent & view.with_atari.atari))
     return as_planes((view.ko | view.repeats) & alive)
 
 

@@ -10,6 +10,7 @@ from zerogo import kernels
 from zerogo.board import State, flood
 from zerogo.board.eyes import eyes
 from zerogo.board.position import BLACK, legal_rows
+from zerogo.board.state import with_atari
 from zerogo.board.superko import exact_legal_rows
 from zerogo.features.readings import Ladders, Tactics, read_ladders, read_tactics
 
@@ -49,14 +50,19 @@ class View:
         return self.state.on_board & ~(self.state.black | self.state.white)
 
     @cached_property
+    def with_atari(self) -> State:
+        """Returns the batch with its strings in atari."""
+        return with_atari(self.state)
+
+    @cached_property
     def legal(self) -> Tensor:
         """Returns where the side to move may play."""
-        return exact_legal_rows(self.state)
+        return exact_legal_rows(self.with_atari)
 
     @cached_property
     def repeats(self) -> Tensor:
         """Returns the points that superko alone bans."""
-        return legal_rows(self.state, self.state.on_board, self.state.suicide) & ~self.legal
+        return legal_rows(self.with_atari, self.state.on_board, self.state.suicide) & ~self.legal
 
     @cached_property
     def ko(self) -> Tensor:

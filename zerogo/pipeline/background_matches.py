@@ -19,6 +19,7 @@ from zerogo.pipeline.snapshots import RunState
 from zerogo.system.telemetry import Telemetry
 
 NICENESS = 10  # what training leaves of the cores
+GAMES_AT_ONCE_ON_GPU, GPU_PERCENT = 32, "25"  # small batches, so that their turns are short; and few multiprocessors
 
 
 class Played(NamedTuple):
@@ -105,8 +106,7 @@ def _play(results: Connection, matches: Matches, path: Path) -> None:
     """Plays the matches of a checkpoint and sends what they showed, or a sentence that says why they could not be."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, with which this process ends
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
+    _yield_to_run(matches)
     lines, numbers = [], {}
     try:
         network = checkpoint.load(path)
@@ -117,6 +117,15 @@ def _play(results: Connection, matches: Matches, path: Path) -> None:
         results.send(Played(lines, numbers))
     except (InputError, OSError) as error:  # a full disk, for one, refuses a line of the pool's file
         results.send(str(error))
+
+
+def _yield_to_run(matches: Matches) -> None:
+    """Leaves most of the cores, or of the GPU, to the run."""
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    if matches.device.type == "cuda":  # which `nice` does not reach: two processes take turns there, half of it each
+        matches.at_once = GAMES_AT_ONCE_ON_GPU
+        os.environ.setdefault("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", GPU_PERCENT)  # read when CUDA starts, if MPS runs
 
 
 def _end_with_parent() -> None:

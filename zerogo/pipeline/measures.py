@@ -122,6 +122,7 @@ class Matches:
         """Raises InputError for an opponent that does not exist, before a run has spent its hours. earlier: opponents
         that the run has had, which may come back."""
         self.game, self.settings, self.seed, self.device, self.dtype = game, settings, seed, device, dtype
+        self.at_once: int | None = None  # see `MatchSettings`
         self.sizes_of: dict[str, list[int]] = {}
         for spec in settings.opponents:
             try:
@@ -227,6 +228,7 @@ class Matches:
         """Plays one match; half as many games where only one colour is at stake."""
         cap, plies = self.game.plies(size), self.settings.opening_plies
         settings = MatchSettings(self.game.rules(size=size), num_games, self.seed, "paired", plies, cap, self.device)
+        settings = replace(settings, at_once=self.at_once)
         if spec == "self" or spec.endswith(WHITE):
             settings = replace(settings, num_games=num_games // 2, colours="a_black", opening_plies=0)
         if spec == "self":

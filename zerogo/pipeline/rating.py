@@ -15,6 +15,7 @@ another one in which they did in the same iterations, however often it was stopp
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from zerogo import checkpoint
@@ -67,7 +68,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
             their_names |= {other.name} if name in plays else set()
             cap, rules, plies = cap_for(game, [other], size), game.rules(size=size), settings.opening_plies
             games = MatchSettings(rules, settings.games, matches.seed, "paired", plies, cap, matches.device)
-            result = play_match(player, other, games)
+            result = play_match(player, other, replace(games, at_once=matches.at_once))
             pool.add(folder / pool.FILE, result)
             yield f"  {where}{result.lines()[0]}, until {clock(time.time())}", {}
         yield from _standing(folder, size, player.name, list(earlier), where, area)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -12,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import board, kernels
-from zerogo.board.position import find_atari, hash_stones
-from zerogo.board.state import NO_CAP
+from zerogo import board
+from zerogo.board.position import hash_stones
+from zerogo.board.state import NO_CAP, with_atari
 from zerogo.rules import SUPERKO, RulesBatch
 from zerogo.system.tensors import TensorFields
 
@@ -94,75 +93,52 @@ class Samples(TensorFields):
         flags = self.size != self.board_size, self.suicide, self.superko != _SIMPLE_KO, self.scoring != 0
         return torch.stack([flag.to(torch.uint8) << bit for bit, flag in enumerate(flags)]).sum(0, dtype=torch.uint8)
 
-    def state(self, kinds: int | None = None) -> board.State:
-        """Returns the positions as games for an encoder: with recent positions and moves, without superko's hashes.
+    def state(self, kinds: int | None = None, for_encoder: bool = False) -> board.State:
+        """Returns the positions as games: with recent positions and moves, without superko's hashes, so that superko
+        finds only repetitions of the recent positions, and the games can't be played on.
 
-        kinds: the bits of KINDS that any of the rules sets; by default the host looks."""
+        kinds: the bits of KINDS that any of the rules sets; by default the host looks. for_encoder: without strings in
+        atari and hashes, which are most of the work; zero17 never asks for them."""
         kinds = union(self.kinds()) if kinds is None else kinds
         is_set: dict[str, Any] = {name: bool(kinds & 1 << bit) for bit, name in enumerate(KINDS)}
         is_set["same_size"] = not is_set.pop("other_size")
-        told = {name: getattr(self, name) for name in ("komi", "superko", "suicide", "scoring")}
-        rules = RulesBatch(size=self.size.to(torch.int32), board_size=self.board_size, **told, **is_set)
-        rows, same = self.rows.to(torch.int32), ("to_play", "passes", "ply", "ko", "moves")
-        planes = {"black": rows[:, 0, 0], "white": rows[:, 0, 1], "recent": rows[:, 1:], "rules": rules}
-        return StoredState.of(planes | {name: getattr(self, name) for name in same} | {"kept_captures": self.captures})
+        same = {name: getattr(self, name) for name in ("komi", "superko", "suicide", "scoring")}
+        rules = RulesBatch(size=self.size.to(torch.int32), board_size=self.board_size, **same, **is_set)
+        rows, none = self.rows.to(torch.int32), _filled(0, torch.int32, self.ply.device).expand(len(self))
+        state = board.State(
+            black=rows[:, 0, 0],
+            white=rows[:, 0, 1],
+            atari=None,
+            **{name: getattr(self, name) for name in ("to_play", "passes", "ply", "ko", "moves")},
+            hash=None,
+            captures=self.captures.to(torch.int32),
+            finished=_filled(False, torch.bool, none.device).expand(len(self)),
+            rules=rules,
+            on_board=_on_board(rules),
+            cap=_filled(NO_CAP, torch.int32, none.device).expand(len(self)),
+            seen=none.new_empty(len(self), 0, dtype=torch.int64),
+            links=none.new_empty(len(self), 0),
+            lost=none.view(-1, 1, 1).expand(-1, 2, self.board_size),
+            recent=rows[:, 1:],
+            start_balance=none,
+            ply_bound=0,
+        )
+        return state if for_encoder else replace(with_atari(state), hash=hash_stones(state.black, state.white))
 
 
-class StoredState(board.State):
-    """The games of samples, as encoders need them: with recent positions and moves, without the hashes for superko. So
-    superko finds only repetitions of the recent positions, and the games can't be played on. What samples don't hold is
-    found when it is first asked for: strings in atari and hashes took most of a batch's time, and zero17 never asks."""
-
-    @classmethod
-    def of(cls, tensors: dict[str, Any]) -> StoredState:
-        """Returns games of which some fields are known, by name: at least those that samples hold."""
-        state = object.__new__(cls)
-        vars(state).update(tensors)
-        return state
-
-    def select(self, index: Tensor) -> StoredState:
-        """Returns some of the games; what is not known yet is found for these alone."""
-        tensors = {name: part.index_select(0, index) for name, part in vars(self).items() if isinstance(part, Tensor)}
-        return StoredState.of(tensors | {"rules": self.rules.select(index)})
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _FOUND:
-            raise AttributeError(name)
-        vars(self)[name] = value = _FOUND[name](self)
-        return value
-
-
-def _on_board(state: board.State) -> Tensor:
-    side, size = state.board_size, state.rules.size.unsqueeze(1)
-    if state.rules.same_size:
-        return _whole_rows(side, state.device).expand(len(size), -1)
-    return torch.where(torch.arange(side, device=state.device) < size, (1 << size) - 1, 0).to(torch.int32)
+def _on_board(rules: RulesBatch) -> Tensor:
+    side, size = rules.board_size, rules.size.unsqueeze(1)
+    if rules.same_size:
+        return _filled((1 << side) - 1, torch.int32, size.device).expand(len(size), side)
+    return torch.where(torch.arange(side, device=size.device) < size, (1 << size) - 1, 0).to(torch.int32)
 
 
 @cache
-def _whole_rows(board_size: int, device: torch.device) -> Tensor:
+def _filled(value: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Returns a number on a device, to be expanded: [1]."""
     with torch.inference_mode(False):
-        return torch.full((1, board_size), (1 << board_size) - 1, dtype=torch.int32, device=device)
+        return torch.full((1,), value, dtype=dtype, device=device)
 
-
-def _atari(state: board.State) -> Tensor:
-    fast, rows = kernels.module_for("planes", state.device), (state.black, state.white, state.on_board)
-    return fast.atari(*rows) if fast is not None and hasattr(fast, "atari") else find_atari(*rows)[0]
-
-
-_FOUND: dict[str, Callable[[Any], Any]] = {
-    "on_board": _on_board,
-    "atari": _atari,
-    "captures": lambda state: state.kept_captures.to(torch.int32),
-    "hash": lambda state: hash_stones(state.black, state.white),
-    "finished": lambda state: torch.zeros_like(state.to_play, dtype=torch.bool),
-    "cap": lambda state: torch.full_like(state.ply, NO_CAP),
-    "seen": lambda state: torch.empty(state.num_games, 0, dtype=torch.int64, device=state.device),
-    "links": lambda state: torch.empty(state.num_games, 0, dtype=torch.int32, device=state.device),
-    "start_balance": lambda state: torch.zeros_like(state.ply),
-    "lost": lambda state: torch.zeros_like(state.recent[:, 0]),
-    "ply_bound": lambda state: 0,
-}
 
 # What a batch's rules ask for, in bits: `RulesBatch` has flags of these names, but for the first.
 KINDS = ("other_size", "any_suicide", "any_superko", "any_territory")
@@ -219,7 +195,7 @@ class TrainingBatch(TensorFields):
 
     def state(self) -> board.State:
         """Returns the positions as games for an encoder; see `Samples.state`."""
-        return self.samples.state(self.kinds)
+        return self.samples.state(self.kinds, for_encoder=True)
 
     def __len__(self) -> int:
         return self.records.shape[0]

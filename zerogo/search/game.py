@@ -52,9 +52,9 @@ def select_games(tensor: Tensor, game_index: Tensor) -> Tensor:
 class LeafStates:
     """The positions that K moves lead to.
 
-    words: int32 [K, W], packed. legal: bool [K, A]. finished: bool [K], result: float32 [K], as `Game.outcome`.
-    repeats: bool [K], the move was illegal because it repeats a position. leaf: what the evaluator gets, as
-    `Game.leaf`."""
+    words: int32 [K, W], packed. legal: bool [K, A]; moves that repeat a position may be among them, and are closed when
+    they are reached. finished: bool [K], result: float32 [K], as `Game.outcome`. repeats: bool [K], the move was
+    illegal because it repeats a position. leaf: what the evaluator gets, with what came before."""
 
     words: Tensor
     legal: Tensor
@@ -67,43 +67,24 @@ class LeafStates:
 class Game(Protocol):
     """Operations on K positions of the games `game_index` (int64 [K], ascending, so K = B means all).
 
-    states: the root states. They are positions, too, and all positions are `zerogo.system.tensors.TensorFields`."""
-
-    def num_actions(self, states: Any) -> int:
-        """Returns A."""
-        ...
-
-    def noise_places(self, states: Any, game_index: Tensor) -> Tensor | None:
-        """Returns the place at which each action draws its noise, so that a board smaller than the batch's has the
-        noise that it has alone: int64 [K, A], the last the largest; None where it is the action's index."""
-        return None
+    states: the root states, which are positions, too. All positions are `TensorFields` with A as `num_actions`, and
+    roots know their ply, int32 [B]."""
 
     def root_legal(self, states: Any) -> Tensor:
         """Returns the exact legal moves at the roots: bool [B, A]."""
         ...
 
-    def play(self, states: Any, game_index: Tensor, words: Tensor, actions: Tensor) -> Any:
-        """Returns the positions after the actions: words int32 [K, W] before them, actions int64 [K]."""
-
     def pack(self, position: Any) -> Tensor:
         """Returns the words to store: int32 [K, W]."""
-        ...
-
-    def legal(self, states: Any, game_index: Tensor, position: Any) -> Tensor:
-        """Returns the legal moves: bool [K, A]; moves that repeat may be among them, and are closed when reached."""
         ...
 
     def outcome(self, states: Any, game_index: Tensor, position: Any) -> tuple[Tensor, Tensor]:
         """Returns whether the game is over, bool [K], and the side to move's result there, float32 [K] in [-1, 1]."""
         ...
 
-    def repeats(self, states: Any, position: Any, path: SearchPath, actions: Tensor) -> Tensor:
-        """Returns whether the move into the position was illegal because it repeats one: bool [K]."""
+    def step_leaves(self, states: Any, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
+        """Returns what the moves lead to: words int32 [K, W] of the leaves' parents, actions int64 [K]."""
         ...
-
-    def leaf(self, states: Any, position: Any, path: SearchPath, actions: Tensor) -> Any:
-        """Returns the positions as the evaluator wants them, with what came before."""
-        return position
 
     def final_score(self, states: Any, game_index: Tensor, position: Any) -> Tensor:
         """Returns the side to move's points if the game ended there: float32 [K]; for searches that keep scores."""
@@ -112,18 +93,10 @@ class Game(Protocol):
         """Returns what the tree sums up of evaluations of K positions: float32 [K] in [-1, 1], by default the value."""
         return evaluation.value.to(torch.float32)
 
-    def step_leaves(self, states: Any, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
-        """Returns what the moves lead to: words int32 [K, W] of the leaves' parents, actions int64 [K]."""
-        position = self.play(states, path.game_index, words, actions)
-        finished, result = self.outcome(states, path.game_index, position)
-        repeats, leaf = self.repeats(states, position, path, actions), self.leaf(states, position, path, actions)
-        legal = self.legal(states, path.game_index, position)
-        return LeafStates(self.pack(position), legal, finished, result, repeats, leaf)
-
-    def lasting(self, states: Any) -> Any:
-        """Returns the states with host-side bounds replaced by their maximum, so that a captured CUDA graph stays valid
-        for later states."""
-        return states
+    def noise_places(self, states: Any, game_index: Tensor) -> Tensor | None:
+        """Returns the place at which each action draws its noise, so that a board smaller than the batch's has the
+        noise that it has alone: int64 [K, A], the last the largest; None where it is the action's index."""
+        return None
 
 
 def utility(value: Tensor, score: Tensor, points: Tensor, weight: float) -> Tensor:
@@ -147,10 +120,6 @@ class Go(Game):
 
     def _utility(self, value: Tensor, score: Tensor, size: Tensor) -> Tensor:
         return utility(value, score.to(torch.float32), size.to(torch.float32) ** 2, self.score_weight)
-
-    def num_actions(self, states: State) -> int:
-        """Returns A = N * N + 1, the last the pass."""
-        return states.board_size**2 + 1
 
     def noise_places(self, states: State, game_index: Tensor) -> Tensor | None:
         """Returns each action's index on the game's own board; None where all have the batch's size."""
@@ -241,7 +210,8 @@ class Go(Game):
         return torch.where(position.to_play[rows] == 1, score, -score)
 
     def repeats(self, states: State, position: Position, path: SearchPath, actions: Tensor) -> Tensor:
-        """Compares the position's hash with those of the game before the root and of the nodes on the path."""
+        """Returns whether the move into the position was illegal because it repeats one: bool [K]. Compares hashes with
+        those of the game before the root and of the nodes on the path."""
         none = torch.zeros_like(position.finished)
         if not states.rules.any_superko:
             return none
@@ -287,10 +257,14 @@ class Go(Game):
         return torch.where((index >= 0).unsqueeze(2), on_path, in_game).unflatten(2, (2, states.board_size))
 
     def step_leaves(self, states: State, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
-        """The same in one kernel where there is one; it says who wins by area, so other results are made here."""
+        """Makes the moves in one kernel where there is one. It says who wins by area; other results are made here."""
         fast = kernels.module_for("leaf_states", words.device)
         if fast is None:
-            return super().step_leaves(states, path, words, actions)
+            position = self.play(states, path.game_index, words, actions)
+            legal = self.legal(states, path.game_index, position)
+            repeats, leaf = self.repeats(states, position, path, actions), self.leaf(states, position, path, actions)
+            over = self.outcome(states, path.game_index, position)
+            return LeafStates(self.pack(position), legal, *over, repeats, leaf)
         after = fast.step_leaves(states, path, words, actions, point_keys(states.board_size, words.device))
         games = self._without_history(states, path.game_index)
         leaf = dataclasses.replace(games, **{name: after[name] for name in LEAF_FIELDS})
@@ -298,10 +272,6 @@ class Go(Game):
         counts_points = states.rules.any_territory or self.score_weight
         result = self.outcome(states, path.game_index, leaf)[1] if counts_points else after["result"]
         return LeafStates(after["words"], legal, after["finished"], result, after["repeats"], leaf)
-
-    def lasting(self, states: State) -> State:
-        """Returns the states with the greatest ply that `seen` has room for."""
-        return dataclasses.replace(states, ply_bound=states.seen.shape[1] - 1)
 
     def _without_history(self, states: State, game_index: Tensor) -> State:
         """Returns some games without what superko remembers, which evaluators do not need: it is most of the memory."""

@@ -61,7 +61,7 @@ class StepGraph:
 
     def _shapes(self, states: Any) -> Any:
         """Returns states with shapes in place of tensors, and the numbers on the host: what must stay the same."""
-        return self.search.game.lasting(states).map(lambda tensor: (tensor.shape, tensor.dtype, tensor.device))
+        return states.with_lasting_bounds().map(lambda tensor: (tensor.shape, tensor.dtype, tensor.device))
 
     def run(self, search_state: SearchState, steps_left: int) -> bool:
         """Makes a step of the `steps_left`; False where it is too early, or where it can't be captured."""
@@ -91,7 +91,7 @@ class StepGraph:
         self.roots, leaves = roots, self.search.settings.leaves
         with torch.inference_mode():  # they may be written by threads with and without
             if self.states is None:
-                copied = self.search.game.lasting(roots)
+                copied = roots.with_lasting_bounds()
                 self.states = copied.map(lambda tensor: tensor.clone(memory_format=torch.contiguous_format))
                 self.repeated_states = self.states.cat([self.states] * leaves) if leaves > 1 else None
                 return

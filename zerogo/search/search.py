@@ -94,7 +94,7 @@ class Search:
     def init(self, states: Any, longest: int) -> SearchState:
         """Returns a search state of empty trees with room for budgets up to `longest`, and for as much again that is
         kept from move to move."""
-        num_actions, words = self.game.num_actions(states), self.game.pack(states)
+        num_actions, words = states.num_actions, self.game.pack(states)
         num_nodes = (2 * longest if self.settings.keep_tree else longest) + 2  # the root, and NULL_NODE
         tree = Tree.empty(words.shape[0], num_nodes, num_actions, words.shape[1], words.device, self.keeps_scores)
         return SearchState.of(states, tree, num_actions, longest)

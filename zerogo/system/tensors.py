@@ -35,6 +35,11 @@ class TensorFields:
         others = iter(tensors)
         return self.map(lambda _: next(others))
 
+    def with_lasting_bounds(self) -> Self:
+        """Returns the same with bounds on the host at their maximum, so that a captured CUDA graph that reads its
+        tensors stays good when later values are copied into them."""
+        return self
+
     @classmethod
     def cat(cls, batches: Sequence[Self]) -> Self:
         """Returns the batches joined along dimension 0; fields that are no tensors are those of the first part."""

@@ -27,6 +27,7 @@ from torch import Tensor
 from zerogo import board, kernels, scoring, tuning
 from zerogo.board import flood, rng
 from zerogo.board.rng import Purpose
+from zerogo.board.state import with_atari
 from zerogo.board.superko import exact_legal_rows
 from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, SearchConfig, from_dict
@@ -37,7 +38,6 @@ from zerogo.kernels import copies
 from zerogo.kernels.shared import NULL_NODE, ROOT
 from zerogo.network import inference_copy
 from zerogo.network.losses import Targets, loss_parts
-from zerogo.replay.samples import StoredState
 from zerogo.rules import Rules, own_actions
 from zerogo.search import Go, Search, SearchState
 from zerogo.search.search import expand_and_backup, step_leaves
@@ -212,10 +212,8 @@ def _selected(games: board.State) -> list[tuple[Search, SearchState, Selection]]
 def _planes_cases(games: board.State, kind: str) -> Iterator[Case]:
     for dtype in (torch.float32, torch.bfloat16):
         yield Encoder("", GROUPS, True).planes, (games, dtype)
-    names = "black white recent to_play rules moves passes ply ko".split()
-    stored = {name: getattr(games, name) for name in names} | {"kept_captures": games.captures}
     if kind == "cpu":
-        yield (lambda _: StoredState.of(stored).atari), (games,)
+        yield (lambda games: with_atari(dataclasses.replace(games, atari=None)).atari), (games,)
         yield _eyes, (games.black, games.on_board)
 
 
