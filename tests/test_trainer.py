@@ -16,7 +16,7 @@ from zerogo.config import NetworkConfig, TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import Network
-from zerogo.network.losses import LOSSES, Targets, loss_parts, metrics
+from zerogo.network.losses import LOSSES, Targets, loss_terms, metrics
 from zerogo.network.trainer import Trainer
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.rules import Rules
@@ -64,7 +64,7 @@ def make_targets(**changes: torch.Tensor) -> Targets:
 
 
 def loss_of(name: str, output: torch.Tensor, targets: Targets, weight: float = 1.0) -> torch.Tensor:
-    parts = loss_parts({name: output}, targets, {name: weight})
+    parts = loss_terms({name: output}, targets, {name: weight})
     loss, found = parts[0][0].sum() / weight, metrics({name: output.detach()}, targets, {name: weight}, parts)
     assert len(parts) == 1 and torch.isclose(found[f"{name}_loss"], loss)
     return loss
@@ -109,7 +109,7 @@ def test_the_summed_ownership_is_held_against_the_score_of_the_points_that_exist
     ownership = torch.atanh(torch.tensor([[[0.5, 0.9], [0.9, 0.9]], [[0.5, 0.5], [0.5, -0.5]]]))
     on_board = on_board_mask(board.new_games(2, [Rules(1), Rules(2)]))
     targets = make_targets(ownership=torch.ones(2, 2, 2) * on_board, on_board=on_board)
-    (terms, widths), *others = loss_parts({"ownership": ownership}, targets, {"ownership_sum": 2.0})
+    (terms, widths), *others = loss_terms({"ownership": ownership}, targets, {"ownership_sum": 2.0})
     assert not others and widths == {"ownership_sum": 1}
     assert (terms / 2).tolist() == pytest.approx([(0.5 / 20) ** 2 / 4, (3 / 20) ** 2 / 4])  # the mean of 2 samples
     trainer = make_trainer(dataclasses.replace(SETTINGS, ownership_sum=0.2))

@@ -18,13 +18,9 @@ from zerogo.system.tensors import TensorFields
 SOFTENED = 0.25  # power of the soft policy's target (KataGo)
 
 Metrics = dict[str, Tensor]
-Part = tuple[Tensor, dict[str, int]]  # terms of heads of a kind, and how many columns each has
+Terms = tuple[Tensor, dict[str, int]]  # of the losses of heads of a kind, and how many columns each head has
 SAMPLES, BY_POLICY, BY_BOARD, DECIDED = range(4)  # the weights of `metrics`
 Rows = list[tuple[str, int]]  # names of numbers that samples have, and by which weight their mean is taken
-# How heads learn: those that tell an action by cross-entropy, those whose tanh lies between -1 and 1 by that of two
-# outcomes, and the score by Huber's loss.
-MOVES, SIGNS = ("policy", "reply", "soft_policy"), ("value", "ownership", "short_values")
-LOSSES = (*MOVES, *SIGNS, "score")
 
 
 @dataclass(frozen=True)
@@ -61,76 +57,112 @@ class Targets(TensorFields):
         )
 
 
-def loss_parts(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -> list[Part]:
+# What each head of moves learns, [B, A], and how much each sample counts, [B]. The loss is the cross-entropy [nats].
+
+
+def policy_target(targets: Targets) -> tuple[Tensor, Tensor]:
+    """The search's policy, by `policy_weight`."""
+    return targets.policy, targets.policy_weight
+
+
+def reply_target(targets: Targets) -> tuple[Tensor, Tensor]:
+    """The other side's next move, where there is one; by the same weight, as who plays at random teaches no reply
+    either."""
+    return targets.reply, targets.policy_weight * targets.has_reply
+
+
+def soft_policy_target(targets: Targets) -> tuple[Tensor, Tensor]:
+    """The power of 1/4 of the search's policy, made to sum to 1."""
+    soft = targets.policy**SOFTENED
+    return soft / soft.sum(-1, keepdim=True), targets.policy_weight
+
+
+# What each head of outcomes learns, from -1 to 1, and what each number's loss is multiplied by: [B, n] each. The loss
+# is the cross-entropy of two outcomes [nats], (1 + tanh(logit)) / 2 being the chance of the better one. weight: the
+# head's. share: float32 [B], of each sample in a mean by `board_weight`.
+
+
+def value_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor, Tensor]:
+    """The result, a mean over samples."""
+    number = len(targets.value)
+    return targets.value.unsqueeze(1), _constants((weight / number,), share.device).expand(number, 1)
+
+
+def short_values_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor, Tensor]:
+    """The root values of later moves, a mean over what is known."""
+    known = targets.short_values == targets.short_values  # else NaN
+    return targets.short_values.nan_to_num(0.0), known * (weight / known.sum().clamp(min=1))
+
+
+def ownership_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor, Tensor]:
+    """Whose each point is at the end, a mean over the points that exist, by `board_weight`."""
+    owner, share = targets.ownership.flatten(1), (share * weight).unsqueeze(1)
+    if targets.on_board is None:
+        return owner, (share / owner.shape[1]).expand_as(owner)
+    on_board = targets.on_board.flatten(1).to(torch.float32)
+    return owner, share / on_board.sum(1, keepdim=True) * on_board
+
+
+# What the heads of points predict and learn, [B]. The loss is Huber's in units of SCORE_SCALE points, a mean by
+# `board_weight`.
+
+
+def score_points(outputs: Metrics, targets: Targets) -> tuple[Tensor, Tensor]:
+    """The points with komi."""
+    return outputs["score"], targets.score
+
+
+def ownership_sum_points(outputs: Metrics, targets: Targets) -> tuple[Tensor, Tensor]:
+    """The sum of the ownership, which is the score before komi. Without it an error that all points share costs nearly
+    nothing in the ownership's own loss, and is many points of score."""
+    owned = torch.tanh(outputs["ownership"])
+    owned = owned if targets.on_board is None else torch.where(targets.on_board, owned, 0.0)
+    return owned.sum((1, 2)), targets.ownership.sum((1, 2))
+
+
+MOVES = {"policy": policy_target, "reply": reply_target, "soft_policy": soft_policy_target}
+OUTCOMES = {"value": value_target, "ownership": ownership_target, "short_values": short_values_target}
+POINTS = {"score": score_points, "ownership_sum": ownership_sum_points}
+LOSSES = (*MOVES, *OUTCOMES, "score")
+
+
+def loss_terms(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -> list[Terms]:
     """Returns the terms of the losses, each head's weighted with its entry of `heads`: a tensor for heads of one kind,
     [k, B, A] or [B, n], and the width of each head's own. The loss is the sum of all terms.
 
-    policy, soft_policy: cross-entropy of the search's policy and of its power of 1/4, made to sum to 1 [nats], means by
-    `policy_weight`; reply: that of the other side's next move, a mean over samples that have one, by the same weight,
-    as who plays at random teaches no reply either. value, ownership, short_values: cross-entropy of the outcome [nats],
-    (1 + tanh(logit)) / 2 being its chance, as means over samples, over existing points by `board_weight`, and over what
-    is known. score: Huber's loss in units of SCORE_SCALE points, a mean by `board_weight`. ownership_sum: the same loss
-    of the sum of the ownership, which is the score before komi; without it an error that all points share costs nearly
-    nothing in the ownership's own loss, and is many points of score.
-
     Of several ranks each takes the means of its own share of the batch. Heads of a kind are computed together: a GPU
     waits longer for launches than for what they do."""
-    moves, signs = ([name for name in kind if name in heads] for kind in (MOVES, SIGNS))
-    counts = [targets.policy_weight * targets.has_reply if name == "reply" else targets.policy_weight for name in moves]
-    counts = torch.stack([*counts, targets.board_weight])
-    weights = _constants((*(-heads[name] for name in moves), 1.0), counts.device)
+    learned = {name: function(targets) for name, function in MOVES.items() if name in heads}
+    counts = torch.stack([*(count for _, count in learned.values()), targets.board_weight])
+    weights = _constants((*(-heads[name] for name in learned), 1.0), counts.device)
     factors = counts * (weights / counts.sum(1).clamp(min=1e-6)).unsqueeze(1)
-    parts = []
-    if moves:
-        parts.append(_move_terms(outputs, targets, moves, factors[:-1]))
-    if signs:
-        given = {name: _sign(name, targets, heads[name], factors[-1]) for name in signs}
-        parts.append(_sign_terms(outputs, given))
-    if "score" in heads:
-        off = F.huber_loss(outputs["score"] / SCORE_SCALE, targets.score / SCORE_SCALE, reduction="none")
-        parts.append((off * (factors[-1] * heads["score"]), {"score": 1}))
-    if "ownership_sum" in heads:
-        owned = torch.tanh(outputs["ownership"])
-        owned = owned if targets.on_board is None else torch.where(targets.on_board, owned, 0.0)
-        points = (owned.sum((1, 2)), targets.ownership.sum((1, 2)))
-        off = F.huber_loss(*(sums / SCORE_SCALE for sums in points), reduction="none")
-        parts.append((off * (factors[-1] * heads["ownership_sum"]), {"ownership_sum": 1}))
-    return parts
+    share, terms = factors[-1], []
+    if learned:
+        terms.append(_move_terms(outputs, {name: target for name, (target, _) in learned.items()}, factors[:-1]))
+    outcomes = {name: function(targets, heads[name], share) for name, function in OUTCOMES.items() if name in heads}
+    if outcomes:
+        terms.append(_outcome_terms(outputs, outcomes))
+    for name in [name for name in POINTS if name in heads]:
+        predicted, target = (points / SCORE_SCALE for points in POINTS[name](outputs, targets))
+        error = F.huber_loss(predicted, target, reduction="none")
+        terms.append((error * (share * heads[name]), {name: 1}))
+    return terms
 
 
-def _move_terms(outputs: Metrics, targets: Targets, names: list[str], factors: Tensor) -> Part:
-    """Returns the terms of heads of MOVES, k of them. factors: float32 [k, B], by which each sample's log-probabilities
-    are multiplied."""
-    wanted = {"policy": targets.policy, "reply": targets.reply}
-    if "soft_policy" in names:
-        soft = targets.policy**SOFTENED
-        wanted["soft_policy"] = soft / soft.sum(-1, keepdim=True)
-    log_priors = F.log_softmax(torch.stack([outputs[name] for name in names]), dim=-1)
-    terms = torch.stack([wanted[name] for name in names]) * factors.unsqueeze(-1) * log_priors
-    return terms, dict.fromkeys(names, terms.shape[-1])
+def _move_terms(outputs: Metrics, targets: Metrics, factors: Tensor) -> Terms:
+    """Returns the cross-entropies of k heads of MOVES with their targets by head. factors: float32 [k, B], by which
+    each sample's log-probabilities are multiplied."""
+    log_priors = F.log_softmax(torch.stack([outputs[name] for name in targets]), dim=-1)
+    terms = torch.stack([*targets.values()]) * factors.unsqueeze(-1) * log_priors
+    return terms, dict.fromkeys(targets, terms.shape[-1])
 
 
-def _sign_terms(outputs: Metrics, given: dict[str, tuple[Tensor, Tensor]]) -> Part:
-    """Returns the terms of heads of SIGNS. given: what `_sign` returns for each."""
-    wanted, factors = (torch.cat(columns, 1) for columns in zip(*given.values(), strict=True))
-    logits = torch.cat([outputs[name].reshape(len(wanted), -1) for name in given], 1)
-    terms = F.binary_cross_entropy_with_logits(2 * logits, (1 + wanted) / 2, factors, reduction="none")
-    return terms, {name: part.shape[1] for name, (part, _) in given.items()}
-
-
-def _sign(name: str, targets: Targets, weight: float, board_share: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns what an output of SIGNS is to be, and what each of its terms is multiplied by: float32 [B, n] each."""
-    wanted = getattr(targets, name).flatten(1) if name != "value" else targets.value.unsqueeze(1)
-    if name == "value":
-        return wanted, _constants((weight / (len(wanted)),), wanted.device).expand_as(wanted)
-    if name == "short_values":
-        known = wanted == wanted  # else NaN
-        return wanted.nan_to_num(0.0), known * (weight / known.sum().clamp(min=1))
-    share = (board_share * weight).unsqueeze(1)
-    if targets.on_board is None:
-        return wanted, (share / wanted.shape[1]).expand_as(wanted)
-    on_board = targets.on_board.flatten(1).to(torch.float32)
-    return wanted, share / on_board.sum(1, keepdim=True) * on_board
+def _outcome_terms(outputs: Metrics, learned: dict[str, tuple[Tensor, Tensor]]) -> Terms:
+    """Returns the cross-entropies of heads of OUTCOMES. learned: what each's function returns."""
+    targets, factors = (torch.cat(columns, 1) for columns in zip(*learned.values(), strict=True))
+    logits = torch.cat([outputs[name].reshape(len(targets), -1) for name in learned], 1)
+    terms = F.binary_cross_entropy_with_logits(2 * logits, (1 + targets) / 2, factors, reduction="none")
+    return terms, {name: target.shape[1] for name, (target, _) in learned.items()}
 
 
 @cache
@@ -140,7 +172,7 @@ def _constants(numbers: tuple[float, ...], device: torch.device) -> Tensor:
         return torch.tensor(numbers, device=device)
 
 
-def metrics(outputs: Metrics, targets: Targets, heads: Mapping[str, float], parts: list[Part]) -> Metrics:
+def metrics(outputs: Metrics, targets: Targets, heads: Mapping[str, float], loss: list[Terms]) -> Metrics:
     """Returns what a batch shows beside its loss: `NAME_loss` of each head before its weight (0 for a weight of 0); and
     of the heads that there are
 
@@ -149,26 +181,25 @@ def metrics(outputs: Metrics, targets: Targets, heads: Mapping[str, float], part
     value_error (squared), and value_accuracy, how often the value has the result's sign where there is a winner;
     score_error_points: the mean error by `board_weight`.
 
-    Each is the mean of a row of numbers, one of each sample,
-    by one of four weights, and all are made at once. outputs: without gradients. parts: what `loss_parts` returned for
-    them."""
+    Each is the mean of a row of numbers, one of each sample, by one of four weights, and all are made at once. outputs:
+    without gradients. loss: what `loss_terms` returned for them."""
     number = len(targets.value)
     ones = _constants((1.0,), targets.value.device).expand(len(targets.value))
     decided = torch.ne(targets.value, 0, out=torch.empty_like(targets.value))
     weights = torch.stack([ones, targets.policy_weight, targets.board_weight, decided])
-    rows = [(name, SAMPLES) for _, names in parts for name in names]
+    rows = [(name, SAMPLES) for _, names in loss for name in names]
     scales = tuple(number / (heads[name] or 1.0) for name, _ in rows)
-    table = [_sums(terms.detach(), names) for terms, names in parts]
+    table = [_sums(terms.detach(), names) for terms, names in loss]
     for head in [head for head in METRICS if head in heads]:
-        names, own = METRICS[head](outputs[head], targets)
-        rows, table = rows + names, table + own
+        names, numbers = METRICS[head](outputs[head], targets)
+        rows, table = rows + names, table + numbers
     means = torch.cat(table) @ weights.T / weights.sum(1).clamp(min=1e-6)
     losses = means[: len(scales), SAMPLES] * _constants(scales, means.device)
-    found = {f"{name}_loss": loss for (name, _), loss in zip(rows, losses.unbind(), strict=False)}
-    found |= {name: means[row, by] for row, (name, by) in enumerate(rows) if row >= len(scales)}
-    if "policy_kl" in found:  # so far the sum of policy x log prior
-        found["policy_kl"] = -(found["policy_kl"] + found["policy_target_entropy"])
-    return found
+    shown = {f"{name}_loss": mean for (name, _), mean in zip(rows, losses.unbind(), strict=False)}
+    shown |= {name: means[row, by] for row, (name, by) in enumerate(rows) if row >= len(scales)}
+    if "policy_kl" in shown:  # so far the sum of policy x log prior
+        shown["policy_kl"] = -(shown["policy_kl"] + shown["policy_target_entropy"])
+    return shown
 
 
 def _sums(terms: Tensor, widths: dict[str, int]) -> Tensor:
@@ -189,18 +220,18 @@ def _policy_rows(logits: Tensor, targets: Targets) -> tuple[Rows, list[Tensor]]:
     log_prior = F.log_softmax(logits, dim=-1)
     both = torch.stack([log_prior.exp(), targets.policy])
     cross = (targets.policy * log_prior).sum(-1)
-    best, wanted = both.argmax(-1)
-    agree = torch.eq(best, wanted, out=torch.empty_like(cross))
+    best, target = both.argmax(-1)
+    agree = torch.eq(best, target, out=torch.empty_like(cross))
     names = "policy_entropy", "policy_target_entropy", "policy_kl", "policy_accuracy"
     return [(name, BY_POLICY) for name in names], [torch.special.entr(both).sum(-1), cross[None], agree[None]]
 
 
 def _value_rows(logit: Tensor, targets: Targets) -> tuple[Rows, list[Tensor]]:
-    value, wanted = torch.tanh(logit), targets.value
-    right = torch.gt(value * wanted, 0, out=torch.empty_like(value))
-    error = F.mse_loss(value, wanted, reduction="none")
+    value, result = torch.tanh(logit), targets.value
+    right = torch.gt(value * result, 0, out=torch.empty_like(value))
+    error = F.mse_loss(value, result, reduction="none")
     names = ("value_mean", SAMPLES), ("value_target_mean", SAMPLES), ("value_error", SAMPLES)
-    return [*names, ("value_accuracy", DECIDED)], [row[None] for row in (value, wanted, error, right)]
+    return [*names, ("value_accuracy", DECIDED)], [row[None] for row in (value, result, error, right)]
 
 
 def _score_rows(score: Tensor, targets: Targets) -> tuple[Rows, list[Tensor]]:

@@ -15,7 +15,7 @@ from zerogo.config import TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import Encoder, on_board_mask
 from zerogo.network import Network, losses
-from zerogo.network.losses import LOSSES, Metrics, Targets, loss_parts
+from zerogo.network.losses import LOSSES, Metrics, Targets, loss_terms
 from zerogo.replay import TrainingBatch
 from zerogo.system import distributed
 
@@ -169,12 +169,12 @@ class Trainer:
 
     def _losses(self, network: nn.Module, batch: TrainingBatch, measures: bool) -> tuple[Tensor, Metrics]:
         outputs, targets = self._forward(network, batch)
-        parts = loss_parts(outputs, targets, self.heads)
-        total = reduce(torch.add, [terms.sum() for terms, _ in parts])
+        loss = loss_terms(outputs, targets, self.heads)
+        total = reduce(torch.add, [terms.sum() for terms, _ in loss])
         metrics = {"loss": total.detach()}
         if measures:
             with torch.no_grad():
-                metrics |= losses.metrics(outputs, targets, self.heads, parts)
+                metrics |= losses.metrics(outputs, targets, self.heads, loss)
         return total, metrics
 
     def _clip(self) -> Tensor:

@@ -37,7 +37,7 @@ from zerogo.features.readings import read_ladders, read_tactics
 from zerogo.kernels import copies
 from zerogo.kernels.shared import NULL_NODE, ROOT
 from zerogo.network import inference_copy
-from zerogo.network.losses import Targets, loss_parts
+from zerogo.network.losses import Targets, loss_terms
 from zerogo.rules import Rules, own_actions
 from zerogo.search import Go, Search, SearchState
 from zerogo.search.search import expand_and_backup, step_leaves
@@ -395,7 +395,7 @@ def _of_network(config: Config, dtype: torch.dtype) -> list[tuple[Callable[[], A
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
             outputs = network(planes[:few], inputs[:few])
         outputs = {name: outputs[name].to(torch.float32) for name in config.network.heads}
-        sum(terms.sum() for terms, _ in loss_parts(outputs, targets, config.network.heads)).backward()
+        sum(terms.sum() for terms, _ in loss_terms(outputs, targets, config.network.heads)).backward()
 
     return [(lambda: playing(planes, inputs), number), (learn, few)]
 

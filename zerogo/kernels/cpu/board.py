@@ -12,7 +12,7 @@ from torch import Tensor
 
 from zerogo.kernels.cpu import strings
 from zerogo.kernels.cpu.loops import array, arrays_of, copy_bytes, first_bit, inline, kernel, over_games, part
-from zerogo.kernels.cpu.strings import ATARI, NOTHING, OTHER, OWN, STRIDE, STRING, TAKEN, WEAK, string
+from zerogo.kernels.cpu.strings import ATARI, NO_POINTS, OTHER, OWN, SCRATCH, STRIDE, STRING, TAKEN, string
 from zerogo.kernels.shared import HistoryFields, PositionFields
 from zerogo.rules import SIMPLE, SITUATIONAL
 
@@ -73,7 +73,7 @@ def _legal(start, stop, position, on_board, suicide, legal):
             strings.load(work, position, game, on_board[game])
             strings.legal_into(work, size, position.ko[game], suicide[game])
         for row in range(size):
-            legal[game, row] = 0 if position.finished[game] else work[WEAK + 1 + row]
+            legal[game, row] = 0 if position.finished[game] else work[SCRATCH + 1 + row]
 
 
 @inline
@@ -96,7 +96,7 @@ def _strike_repeating(start, stop, position, history, on_board, superko, suicide
             strings.load(work, position, game, on_board[game])
             strings.legal_into(work, size, position.ko[game], False)
             for row in range(size):
-                dying[row] = legal[game, row] & ~work[WEAK + 1 + row]
+                dying[row] = legal[game, row] & ~work[SCRATCH + 1 + row]
             _find_weak(work, size)
         for row in range(size):
             suspects = dying[row] | (0 if is_hopeless else legal[game, row] & lost[game, own, row])
@@ -106,7 +106,7 @@ def _strike_repeating(start, stop, position, history, on_board, superko, suicide
                 is_loaded = True
                 strings.load(work, position, game, on_board[game])
                 _find_weak(work, size)
-            captures = strings.neighbours_in(work, WEAK, 1 + row)
+            captures = strings.neighbours_in(work, SCRATCH, 1 + row)
             if is_new:
                 suspects &= dying[row] | captures
             while suspects != 0:
@@ -124,9 +124,9 @@ def _strike_repeating(start, stop, position, history, on_board, superko, suicide
 
 @part
 def _find_weak(work, size):
-    """Writes the opponent's stones in atari into WEAK."""
+    """Writes the opponent's stones in atari into SCRATCH."""
     for row in range(1, 1 + size):
-        work[WEAK + row] = work[OTHER + row] & work[ATARI + row]
+        work[SCRATCH + row] = work[OTHER + row] & work[ATARI + row]
 
 
 @part
@@ -151,14 +151,14 @@ def was_seen(seen, links, game, key, ply, is_situational):
 
 @inline
 def _key_of_captured(work, size, row, bit, colour, keys):
-    """Returns the XOR of the keys of the strings in WEAK beside a point: colour is theirs."""
+    """Returns the XOR of the keys of the strings in SCRATCH beside a point: colour is theirs."""
     key = 0
     for k in range(STRIDE):
         work[TAKEN + k] = 0
     for side in range(4):
         near, at = strings.beside(side, row, bit)
-        if (work[WEAK + near] & ~work[TAKEN + near] & at) != 0:
-            string(work, WEAK, NOTHING, near, at, False)
+        if (work[SCRATCH + near] & ~work[TAKEN + near] & at) != 0:
+            string(work, SCRATCH, NO_POINTS, near, at, False)
             for k in range(STRIDE):
                 work[TAKEN + k] |= work[STRING + k]
             key ^= strings.key_of(work, STRING, size, colour, keys)
@@ -169,7 +169,7 @@ def _key_of_captured(work, size, row, bit, colour, keys):
 def _key_of_suicide(work, size, row, bit, colour, keys):
     """Returns the XOR of the keys of the own strings beside a point."""
     work[OWN + row] |= bit
-    string(work, OWN, NOTHING, row, bit, False)
+    string(work, OWN, NO_POINTS, row, bit, False)
     work[OWN + row] ^= bit
     return strings.key_of(work, STRING, size, colour, keys)
 

@@ -15,21 +15,38 @@ from zerogo.kernels.cpu.loops import inline, kernel, over_games
 CAUGHT, SAFE, GIVEN_UP = range(3)
 SEVERAL = 3  # liberties that save a string
 NO_PLACE = 0  # a place of the border
-# All memory is one array of int64, which is cheaper to hand on than many. It begins with boards of PLACES: the stones
-# (work[at] is what stands at a place, see `flat`), and two floods, of which one may run while the other stands still:
-# the number of the last flood that came by each place, and its stones in order.
+# All memory is one array of int64, `work`, which is cheaper to hand on than many arrays. Its layout:
+#
+#   from         words   what
+#   0            PLACES  the stones: what stands at each place of the board, see `flat`
+#   MARK         PLACES  of a flood: the number of the last flood that came by each place
+#   QUEUE        PLACES  of a flood: its stones in order
+#   WALKED       PLACES  the same two of a second flood, which may run while the first stands still: marks
+#   PATH         PLACES  and stones
+#   STEPS        4       the steps to the four sides
+#   LISTED       1       answers that were listed since the first move
+#   KO           1       the place of the ko that the last move opened
+#   FLOODS       1       floods so far
+#   LENGTH       1       stones of the last whole flood
+#   AS_KATAGO    1       whether KataGo's ladders are meant
+#   LIBERTY      3       the first three liberties that the last flood found
+#   CHANGES_END  1       where the list of changes ends
+#   LEVELS       LEVEL each, for the levels of the reading:
+#     FIRST_MOVE   2       the attacker's two moves
+#     TRIED        1       how many of them were tried
+#     TO_TRY       1       how many may be
+#     BAN          1       the place that a ko bans
+#     BEFORE       1       where the list of changes ended before the move under way
+#     AFTER        1       and after it
+#     NEXT         1       the listed answer that comes next
+#     END          1       where the level's answers end
+#   behind them          the answers of all levels, one after the other
+#   behind them          the changes: place * 4 + what stood there
 PLACES = 704
-MARK, QUEUE, WALKED, PATH = (PLACES * board for board in range(1, 5))
-# Then single words: steps to the four sides, answers listed since the first move, the place of the ko that the last
-# move opened, floods so far, stones of the last whole flood, whether KataGo's ladders are meant, the first three
-# liberties that the last flood found, and where the list of changes (place * 4 + what stood there) ends.
-STEPS = 5 * PLACES
+MARK, QUEUE, WALKED, PATH, STEPS = (PLACES * board for board in range(1, 6))
 LISTED, KO, FLOODS, LENGTH, AS_KATAGO, LIBERTY = (STEPS + 4 + word for word in range(6))
 CHANGES_END = LIBERTY + 3
-# Then the levels. Of each: the attacker's two moves, how many of them were tried and how many may be, the place that a
-# ko bans, where the list of changes ended before and after the move under way, and which of the listed answers comes
-# next and where they end. Behind them the answers, of all levels one after the other, and the changes.
-LEVELS = LIBERTY + 4
+LEVELS = CHANGES_END + 1
 FIRST_MOVE, TRIED, TO_TRY, BAN, BEFORE, AFTER, NEXT, END = 0, 2, 3, 4, 5, 6, 7, 8
 LEVEL = 9
 

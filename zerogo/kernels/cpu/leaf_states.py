@@ -10,7 +10,7 @@ from torch import Tensor
 from zerogo.kernels import shared
 from zerogo.kernels.cpu.board import play, was_seen
 from zerogo.kernels.cpu.loops import inline, kernel, over_games, part
-from zerogo.kernels.cpu.strings import WEAK, area, legal_into, load, scratch
+from zerogo.kernels.cpu.strings import SCRATCH, area, legal_into, load, scratch
 from zerogo.rules import SIMPLE, SITUATIONAL
 
 
@@ -44,7 +44,7 @@ def _step_leaves(start, stop, parents, actions, keys, path, games, found, after)
             legal_into(work, size, after.ko[k], may_die)
             for row in range(size):
                 for column in range(size):
-                    found.legal[k, row * size + column] = (work[WEAK + 1 + row] >> column) & 1
+                    found.legal[k, row * size + column] = (work[SCRATCH + 1 + row] >> column) & 1
             found.result[k] = 0
         found.legal[k, -1] = True
         _pack(k, after, found.words)

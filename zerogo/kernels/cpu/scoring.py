@@ -9,7 +9,18 @@ import torch
 from torch import Tensor
 
 from zerogo.kernels.cpu.loops import bit_count, inline, kernel, over_games
-from zerogo.kernels.cpu.strings import FREE, NOTHING, OTHER, OWN, SCORED, STRIDE, STRING, neighbours_in, scratch, string
+from zerogo.kernels.cpu.strings import (
+    FREE,
+    NO_POINTS,
+    OTHER,
+    OWN,
+    SCORED,
+    STRIDE,
+    STRING,
+    neighbours_in,
+    scratch,
+    string,
+)
 
 MUST, SAFE, LEFT, NEAR = SCORED
 NONE = -1
@@ -87,7 +98,7 @@ def _parts(work, plane, size, parts):
         work[LEFT + row] = work[plane + row]
     for row in range(1, 1 + size):
         while work[LEFT + row] != 0:
-            string(work, plane, NOTHING, row, work[LEFT + row] & -work[LEFT + row], False)
+            string(work, plane, NO_POINTS, row, work[LEFT + row] & -work[LEFT + row], False)
             for k in range(1, 1 + size):
                 parts[number, k] = work[STRING + k]
                 work[LEFT + k] &= ~work[STRING + k]

@@ -10,12 +10,21 @@ import numpy as np
 from zerogo.kernels.cpu.loops import bit_count, first_bit, inline, part
 
 STRIDE = 32
-# Where the planes begin: the stones of the side to move and of the other, those in atari, the empty points; what a move
-# removes; the string that `string` finds, and its points whose neighbours are still to be asked; scratch of the
-# functions here; a plane that stays empty; scratch of `scoring`.
-OWN, OTHER, ATARI, FREE, TAKEN, STRING, PENDING, WEAK, NOTHING, NEAR = (STRIDE * plane for plane in range(10))
+# The planes, by where they begin, and what they hold:
+#   OWN, OTHER  the stones of the side to move, and of the other
+#   ATARI       the stones of strings in atari
+#   FREE        the empty points
+#   TAKEN       the stones that a move removes
+#   STRING      the points of the string that `string` finds
+#   FRONTIER    those of them whose neighbours are still to be looked at, within `string`
+#   SCRATCH     what the functions here work on or return, as each says: strings in atari, legal points
+#   NO_POINTS   nothing, ever: the plane of liberties for a `string` whose liberties do not matter
+#   SCRATCH_2   what `scoring` works on
+OWN, OTHER, ATARI, FREE, TAKEN, STRING, FRONTIER, SCRATCH, NO_POINTS, SCRATCH_2 = (
+    STRIDE * plane for plane in range(10)
+)
 WORDS = 10 * STRIDE
-SCORED = ATARI, TAKEN, WEAK, NEAR  # what `scoring` uses under names of its own
+SCORED = ATARI, TAKEN, SCRATCH, SCRATCH_2  # what `scoring` uses under names of its own
 SEVERAL = 2
 
 
@@ -63,14 +72,14 @@ def string(work, within, free, row, bit, stops):
     """Writes into STRING the points of a plane `within` that are connected to one of them, and returns how many points
     of the plane `free` are beside it: 0, 1 or SEVERAL. stops: whether it may leave off as soon as there are several."""
     for k in range(2 * STRIDE):
-        work[STRING + k] = 0  # PENDING, too
-    work[PENDING + row] = bit
+        work[STRING + k] = 0  # FRONTIER, too
+    work[FRONTIER + row] = bit
     rows, found = 1 << row, 0
     while rows != 0:
         row = first_bit(rows)
         rows &= rows - 1
-        new = fill(work[PENDING + row], work[within + row])
-        work[PENDING + row] = 0
+        new = fill(work[FRONTIER + row], work[within + row])
+        work[FRONTIER + row] = 0
         work[STRING + row] |= new
         found = _one_more(found, row, ((new << 1) | (new >> 1)) & work[free + row])
         found = _one_more(found, row - 1, new & work[free + row - 1])
@@ -79,11 +88,11 @@ def string(work, within, free, row, bit, stops):
             return SEVERAL
         above = new & work[within + row - 1] & ~work[STRING + row - 1]
         if above != 0:
-            work[PENDING + row - 1] |= above
+            work[FRONTIER + row - 1] |= above
             rows |= 1 << (row - 1)
         below = new & work[within + row + 1] & ~work[STRING + row + 1]
         if below != 0:
-            work[PENDING + row + 1] |= below
+            work[FRONTIER + row + 1] |= below
             rows |= 1 << (row + 1)
     return SEVERAL if found < 0 else 0 if found == 0 else 1
 
@@ -130,14 +139,14 @@ def _take_off(work, size, stones):
 def _relieve(work, size, stones):
     """Takes the strings in atari of the plane `stones` beside TAKEN out of ATARI: they have a second liberty now."""
     for row in range(1, size + 1):
-        work[WEAK + row] = work[stones + row] & work[ATARI + row]
+        work[SCRATCH + row] = work[stones + row] & work[ATARI + row]
     for row in range(1, size + 1):
         near = neighbours_in(work, TAKEN, row)
-        while (near & work[WEAK + row]) != 0:
-            weak = near & work[WEAK + row]
-            string(work, WEAK, NOTHING, row, weak & -weak, False)
+        while (near & work[SCRATCH + row]) != 0:
+            weak = near & work[SCRATCH + row]
+            string(work, SCRATCH, NO_POINTS, row, weak & -weak, False)
             for k in range(1, size + 1):
-                work[WEAK + k] &= ~work[STRING + k]
+                work[SCRATCH + k] &= ~work[STRING + k]
                 work[ATARI + k] &= ~work[STRING + k]
 
 
@@ -148,8 +157,8 @@ def _join(work, size, row, bit):
         near, at = beside(side, row, bit)
         if (work[OWN + near] & work[ATARI + near] & at) != 0:
             for k in range(1, size + 1):
-                work[WEAK + k] = work[OWN + k] & work[ATARI + k]
-            string(work, WEAK, NOTHING, near, at, False)
+                work[SCRATCH + k] = work[OWN + k] & work[ATARI + k]
+            string(work, SCRATCH, NO_POINTS, near, at, False)
             for k in range(1, size + 1):
                 work[ATARI + k] &= ~work[STRING + k]
 
@@ -171,7 +180,7 @@ def _capture(work, size, row, bit):
             if number == 0:
                 for k in range(STRIDE):
                     work[TAKEN + k] = 0
-            string(work, OTHER, NOTHING, near, at, False)
+            string(work, OTHER, NO_POINTS, near, at, False)
             number += _take_off(work, size, OTHER)
             last = near * STRIDE + first_bit(at)
     return number, last
@@ -217,15 +226,15 @@ def move(work, size, action, colour, may_die, keys):
 
 @inline
 def legal_into(work, size, ko, may_die):
-    """Writes into WEAK the points that the side to move may play but for superko; ko: a point or -1."""
+    """Writes into SCRATCH the points that the side to move may play but for superko; ko: a point or -1."""
     for row in range(1, 1 + size):
         # Own strings with another liberty and the opponent's in atari are where exactly one of the two planes is set.
-        work[PENDING + row] = (work[OWN + row] ^ work[ATARI + row]) | work[FREE + row]
-    work[PENDING] = work[PENDING + 1 + size] = 0
+        work[FRONTIER + row] = (work[OWN + row] ^ work[ATARI + row]) | work[FREE + row]
+    work[FRONTIER] = work[FRONTIER + 1 + size] = 0
     for row in range(1, 1 + size):
-        work[WEAK + row] = work[FREE + row] & (-1 if may_die else neighbours_in(work, PENDING, row))
+        work[SCRATCH + row] = work[FREE + row] & (-1 if may_die else neighbours_in(work, FRONTIER, row))
     if ko >= 0:
-        work[WEAK + 1 + ko // size] &= ~(1 << (ko % size))
+        work[SCRATCH + 1 + ko // size] &= ~(1 << (ko % size))
 
 
 @inline
@@ -235,7 +244,7 @@ def area(work, size):
     for row in range(1, 1 + size):
         lead += bit_count(work[OWN + row]) - bit_count(work[OTHER + row])
         while work[FREE + row] != 0:
-            string(work, FREE, NOTHING, row, work[FREE + row] & -work[FREE + row], False)
+            string(work, FREE, NO_POINTS, row, work[FREE + row] & -work[FREE + row], False)
             number, own, other = 0, 0, 0
             for k in range(1, 1 + size):
                 near = neighbours_in(work, STRING, k)
