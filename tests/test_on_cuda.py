@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -26,11 +27,13 @@ from zerogo.arena import play_match
 from zerogo.board import rng
 from zerogo.board.rng import Purpose
 from zerogo.config import Config, NetworkConfig, SearchConfig
+from zerogo.errors import Interrupted
 from zerogo.evaluator import SYMMETRIES, Evaluator
 from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.network.losses import LOSSES
 from zerogo.network.trainer import Trainer
+from zerogo.pipeline.actors import Actor, Inbox
 from zerogo.players.analyst import SearchPlayer
 from zerogo.replay import Replay
 from zerogo.rules import Rules
@@ -38,6 +41,9 @@ from zerogo.search import Search, graph
 from zerogo.selfplay import SelfPlay, SelfPlayResult
 from zerogo.selfplay import random_games as random_self_play
 from zerogo.selfplay.playout import PlayoutEvaluator
+from zerogo.system.signals import Signals
+from zerogo.system.telemetry import Progress
+from zerogo.tuning import trials
 
 pretend_cuda = sys.modules.get("pretend_cuda")  # where Python has imported it at its start
 on_cuda = pytest.mark.gpu
@@ -301,6 +307,40 @@ def test_a_training_step_waits_for_nothing(sizes: str) -> None:
     with no_waiting():
         trainer.refresh_statistics([ring.take(16)])
         trainer.measure(ring.take(16))
+
+
+# Whole programs
+
+SMALLEST = "run.device=cuda run.kernels=plain search.cuda_graph=false game.size=2 game.komi=0.5 game.move_cap=4".split()
+SMALLEST += "selfplay.slots=4 selfplay.random_opening_games=8 pipeline.games_per_iteration=4".split()
+
+
+@counted
+def test_a_run_has_matches_beside_it(tmp_path: Path) -> None:
+    folder = tiny.run(tmp_path, *SMALLEST, "evaluation.every_iterations=1", "pipeline.iterations=1")
+    assert any("eval/random_winrate" in line for line in tiny.lines(folder / "logs" / "metrics.jsonl"))
+
+
+@counted
+def test_an_actor_plays_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until both are told to end: the run while it waits for games, the actor when its first shard is written."""
+    monkeypatch.setattr(Inbox, "wait", lambda *_: signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None))
+    with pytest.raises(Interrupted):
+        tiny.run(tmp_path, "replay.external=true", "pipeline.plays=false", *SMALLEST)
+    signals = Signals(lambda line: None)
+    actor = Actor(tmp_path / "tiny", ["search.leaves=1"], signals, Progress("actor", None, "games"))
+    monkeypatch.setattr(actor, "_save", lambda save=actor._save: setattr(signals, "exit_signal", save() or 15))
+    with pytest.raises(Interrupted):
+        actor.go()
+    assert actor.selfplay.device.type == "cuda" and actor.shards == 1
+
+
+@counted
+def test_precision_is_tried_on_the_device() -> None:
+    sections = {name: of for name, of in tiny.config().to_dict().items() if name in ("network", "features", "game")}
+    with kernels.plain():
+        rates = trials.precision(sections, "cuda")
+    assert rates.keys() == {"float32", "bfloat16"} and all(min(pair) > 0 for pair in rates.values())
 
 
 # The parts

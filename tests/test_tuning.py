@@ -300,6 +300,19 @@ def test_all_ranks_have_the_precision_of_rank_0(stand_in: Callable, monkeypatch:
         tuning.tune(AUTO, CPU)
 
 
+def test_a_gpu_is_tried_as_a_cpu_is(stand_in: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "gpu_facts", lambda device: {"gpu": "a new one"})
+    gpu, slower = torch.device("cuda"), {"float32": RATES["bfloat16"], "bfloat16": RATES["float32"]}
+    stand_in({"precision": slower})
+    assert tuning.pick_dtype("auto", gpu, AUTO) == torch.float32
+    next(kernels.cache_folder().glob("*.json")).unlink()
+    stand_in({"precision": "SIGSEGV"})
+    with pytest.warns(UserWarning, match="bfloat16 ends with a segmentation fault on this GPU: float32"):
+        assert tuning.pick_dtype("auto", gpu, AUTO) == torch.float32
+    with pytest.raises(InputError, match="precision is bfloat16, which ends .* on this GPU"):
+        tuning.pick_dtype("bfloat16", gpu, AUTO)
+
+
 @pytest.mark.parametrize("table", [None, {"precision": "SIGKILL"}, {"precision": 3}], ids=str)
 def test_what_could_not_be_tried_is_tried_at_the_next_start(table: dict | None, stand_in: Callable) -> None:
     """Where no process can be started, or somebody else ended it; bfloat16 by name is taken at its word."""
@@ -364,9 +377,9 @@ def test_the_process_itself(stand_in: Callable, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    wrong = {"task": ["precision", {"game": {"size": 99}}]}
+    wrong = {"task": ["precision", {"game": {"size": 99}}, "cpu"]}
     kernel = next(one for one in tuning._kernel_questions(CPU, 9)["cpu"] if one["task"][1] == "scoring")
-    rates, fault, right = questions.ask([tuning._precision_question(AUTO), wrong, kernel])
+    rates, fault, right = questions.ask([tuning._precision_question(AUTO, CPU), wrong, kernel])
     assert rates.keys() in (RATES.keys(), {"fault"}) and right == {}
     assert "fault" in rates or all(rate > 0 for pair in rates.values() for rate in pair)
     assert fault["fault"].startswith("fails (InputError: ") and "99" in fault["fault"]

@@ -37,8 +37,8 @@ def tune(config: Config, device: torch.device, earlier: str = "") -> torch.dtype
     size = config.game.largest_size
     by_kind = _kernel_questions(device, size).values()
     asked = [question for questions in by_kind for question in questions]
-    if device.type == "cpu" and config.run.precision != "float32":
-        asked.append(_precision_question(config))
+    if config.run.precision != "float32":
+        asked.append(_precision_question(config, device))
     ask(asked, device)
     prove_kernels(device, size)
     dtype = distributed.broadcast_from_rank0(pick_dtype, config.run.precision, device, config, earlier)
@@ -84,9 +84,9 @@ def _kernel_questions(device: torch.device, size: int) -> dict[str, list[Questio
 
 
 def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: str = "") -> torch.dtype:
-    """Returns the dtype of a network of the config's shape: "float32", "bfloat16", or for "auto" bfloat16 on a GPU that
-    has it, and on a CPU where it works and is faster by `GAIN`. Raises InputError for bfloat16 where it does not work.
-    earlier: what "auto" has picked before, which stays where it works.
+    """Returns the dtype of a network of the config's shape: "float32", "bfloat16", or for "auto" bfloat16 where it
+    works on the device and is faster by `GAIN`. Raises InputError for bfloat16 where it does not work. earlier: what
+    "auto" has picked before, which stays where it works.
 
     On CUDA torch computes convolutions of float32 in TF32, with 10 bits of fraction, unless
     torch.backends.cudnn.allow_tf32 is set to False."""
@@ -94,27 +94,26 @@ def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: s
         raise InputError(f"precision is {quote(name)}; allowed are auto, {', '.join(PRECISIONS)}")
     if name == "float32":
         return torch.float32
-    if torch.device(device).type == "cuda":
-        is_there = name == "bfloat16" or torch.cuda.is_bf16_supported(including_emulation=False)
-        return torch.bfloat16 if is_there else torch.float32
     if name == "auto" and earlier == "float32":
         return torch.float32
-    answer = ask([_precision_question(config)])[0]
+    device = torch.device(device)
+    answer, here = ask([_precision_question(config, device)], device)[0], {"cpu": "CPU", "cuda": "GPU"}[device.type]
     if name == "bfloat16" and "fault" in answer:
-        raise InputError(f"precision is bfloat16, which {answer['fault']} on this CPU; use auto or float32")
+        raise InputError(f"precision is bfloat16, which {answer['fault']} on this {here}; use auto or float32")
     if name == "bfloat16" or earlier and "fault" not in answer:
         return torch.bfloat16
     if what := answer.get("fault", answer.get("untried")):
-        _warn_once(f"bfloat16 {what} on this CPU: float32")
+        _warn_once(f"bfloat16 {what} on this {here}: float32")
         return torch.float32
     gain = _seconds_a_sample(*answer["float32"]) / _seconds_a_sample(*answer["bfloat16"])
     return PRECISIONS["bfloat16" if gain >= 1 + GAIN else "float32"]
 
 
-def _precision_question(config: Config) -> Question:
+def _precision_question(config: Config, device: torch.device) -> Question:
     whole = config.to_dict()
     sections = {name: whole[name] for name in ("network", "features")} | {"game": {"size": config.game.largest_size}}
-    return {"task": ["precision", sections]} | cpu_facts()
+    facts = gpu_facts(device) if device.type == "cuda" else cpu_facts()
+    return {"task": ["precision", sections, device.type]} | facts
 
 
 def _seconds_a_sample(evaluations: float, samples: float) -> float:
@@ -125,7 +124,7 @@ def _seconds_a_sample(evaluations: float, samples: float) -> float:
 def precision_in_words(dtype: torch.dtype, device: torch.device, config: Config) -> str:
     """Returns the dtype that was picked for a person, and how much faster it was found to be than the other one."""
     words = precision = str(dtype).removeprefix("torch.")
-    answer = ask([_precision_question(config)])[0] if device.type == "cpu" and config.run.precision == "auto" else {}
+    answer = ask([_precision_question(config, device)], device)[0] if config.run.precision == "auto" else {}
     if answer.keys() >= PRECISIONS.keys():
         seconds = {name: _seconds_a_sample(*answer[name]) for name in PRECISIONS}
         other = sum(seconds.values()) - seconds[precision]

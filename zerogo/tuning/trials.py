@@ -49,8 +49,9 @@ from zerogo.system import runtime
 BOUND = 1e-4  # relative and absolute, of what fractions may differ on a GPU; on a CPU they must be equal
 PLIES, SIMULATIONS = 8, 6  # of the drawn games, after a random position, and of the drawn searches
 BARRIER_SECONDS = 120.0  # for processes to start, and for the last work of one of them
-OPERATIONS, TURNS = 2e9, 2  # of the network in one timed evaluation, at most; of each precision
-MOST_EVALUATED, EVALUATIONS_A_SAMPLE = 256, 4  # positions of an evaluation, and for each that is learned from
+OPERATIONS, TURNS = {"cpu": 2e9, "cuda": 2e12}, 2  # of the network in one timed evaluation, at most; of each precision
+MOST_EVALUATED = {"cpu": 256, "cuda": 2048}  # positions of an evaluation
+EVALUATIONS_A_SAMPLE = 4  # positions that are evaluated for each that is learned from
 # Encoders' groups that need no tactics and no ladders: all that `planes` kernels do for them.
 GROUPS = "stones history:7 turns_since:8 sensible pattern edge_distance:4 scaled_edge_distance last_moves:5".split()
 # Of what `read_tactics` and `read_ladders` find in the games drawn for a CPU: they have no version in torch.
@@ -369,30 +370,32 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 # How long a network takes
 
 
-def precision(sections: dict[str, Any]) -> dict[str, list[float]]:
-    """Returns how many positions a second a network of the config's shape evaluates on the CPU, and how many samples it
-    learns from, in each precision; they take turns. What the optimiser adds is float32 in any case."""
-    config, cpu, fastest = from_dict(sections), torch.device("cpu"), {}
-    works = {name: _of_network(config, dtype) for name, dtype in tuning.PRECISIONS.items()}
+def precision(sections: dict[str, Any], kind: str) -> dict[str, list[float]]:
+    """Returns how many positions a second a network of the config's shape evaluates on a kind of device, and how many
+    samples it learns from, in each precision; they take turns. What the optimiser adds is float32 in any case."""
+    config, device, rates = from_dict(sections), torch.device(kind), {}
+    works = {name: _of_network(config, dtype, device) for name, dtype in tuning.PRECISIONS.items()}
     for _ in range(TURNS):
-        for name, of_network in works.items():
-            rates = [tuning.speed(work, number, cpu) for work, number in of_network]
-            fastest[name] = [max(pair) for pair in zip(rates, fastest.get(name, rates), strict=True)]
-    return fastest
+        for name, (evaluation, learning) in works.items():
+            pair = tuning.speed(*evaluation, device, is_replayed=True), tuning.speed(*learning, device)
+            rates[name] = [max(both) for both in zip(pair, rates.get(name, pair), strict=True)]
+    return rates
 
 
-def _of_network(config: Config, dtype: torch.dtype) -> list[tuple[Callable[[], Any], int]]:
+def _of_network(config: Config, dtype: torch.dtype, device: torch.device) -> list[tuple[Callable[[], Any], int]]:
     """Returns an evaluation of a network, and a step of learning but for the update, with how many positions each is
     about."""
-    network, side = fresh_network(config), config.game.largest_size
-    number = max(EVALUATIONS_A_SAMPLE, min(MOST_EVALUATED, int(OPERATIONS / network.num_operations(side))))
+    network, side = fresh_network(config).to(device), config.game.largest_size
+    fitting = int(OPERATIONS[device.type] / network.num_operations(side))
+    number = max(EVALUATIONS_A_SAMPLE, min(MOST_EVALUATED[device.type], fitting))
     planes, inputs = torch.rand(number, network.num_planes, side, side), torch.rand(number, network.num_globals)
+    planes, inputs = planes.to(device), inputs.to(device)
     heads = search_heads(config.network.heads, config.search.score_weight)
-    playing, few = inference_copy(network, "cpu", dtype, heads), number // EVALUATIONS_A_SAMPLE
-    targets = _drawn_targets(few, side)
+    playing, few = inference_copy(network, device, dtype, heads), number // EVALUATIONS_A_SAMPLE
+    targets = _drawn_targets(few, side).to(device)
 
     def learn() -> None:
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
             outputs = network(planes[:few], inputs[:few])
         outputs = {name: outputs[name].to(torch.float32) for name in config.network.heads}
         sum(terms.sum() for terms, _ in loss_terms(outputs, targets, config.network.heads)).backward()
