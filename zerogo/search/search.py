@@ -150,13 +150,9 @@ class Search:
         noise = rng.gumbel(keys, nodes.prior.shape[1], places)
         search_state.gumbel[games] = torch.where(explores, noise, 0.0)
         search_state.root_prior[games] = nodes.prior
-        for target, table in (
-            (search_state.order, gumbel.considered_visits),
-            (search_state.phase_end, gumbel.phase_ends),
-        ):
-            target[games] = gumbel.by_simulation(
-                nodes.is_open, budgets, self.settings.max_considered, search_state.longest, table
-            )
+        moves = nodes.is_open, budgets, self.settings.max_considered, search_state.longest
+        search_state.order[games] = gumbel.by_simulation(*moves, gumbel.considered_visits)
+        search_state.phase_end[games] = gumbel.by_simulation(*moves, gumbel.phase_ends)
 
     def _prepare_roots(
         self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, bare: Tensor | None

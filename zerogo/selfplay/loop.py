@@ -363,11 +363,6 @@ class SelfPlay:
         self.games_ahead = tuple(part.select(rest) for part in games) if len(rest) else None
         return tuple(part.select(first) for part in games) if len(rest) else games
 
-    def _draw_ahead(self) -> None:
-        """Draws games for the next moves that end some, unless there are as many as ever ended at once."""
-        if self.most_ended > (0 if self.games_ahead is None else len(self.games_ahead[1].number)):
-            self.games_ahead = self._draw_games(2 * self.most_ended)
-
     def _draw_games(self, number: int) -> tuple[board.State, GameRandomness]:
         """Returns fresh games with the next numbers, each with its own rules, and what is drawn for them, on the
         host."""
@@ -421,8 +416,9 @@ class SelfPlay:
             recorder = Recorder({name: next(tensors) for name in self.recorder.tables})
             self._collect(states, recorder, self.drawn.with_tensors(tensors), ends, collected)
         self.ended.clear()
-        if not host_read_is_free(self.everyone):
-            self._draw_ahead()
+        num_ahead = 0 if self.games_ahead is None else len(self.games_ahead[1].number)
+        if not host_read_is_free(self.everyone) and num_ahead < self.most_ended:
+            self.games_ahead = self._draw_games(2 * self.most_ended)
 
     def _collect(
         self, states: board.State, recorder: Recorder, drawn: GameRandomness, ends: Tensor, collected: SelfPlayResult
