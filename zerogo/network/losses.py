@@ -103,7 +103,7 @@ def ownership_target(targets: Targets, weight: float, share: Tensor) -> tuple[Te
     return owner, share / on_board.sum(1, keepdim=True) * on_board
 
 
-# What the heads of points predict and learn, [B]: Huber's loss in units of SCORE_SCALE points, a mean by `board_weight`.
+# What the heads of points predict and learn, [B]. The loss: Huber's, in units of SCORE_SCALE, a mean by `board_weight`.
 
 
 def score_points(outputs: Metrics, targets: Targets) -> tuple[Tensor, Tensor]:
