@@ -112,9 +112,9 @@ def play_match(
     def note_progress(played: float) -> None:  # the other ranks have come as far as this one
         hooks.on_progress(len(games) + min(len(missing), world_size * played))
 
+    of_share = replace(hooks, on_progress=note_progress)
     try:
-        hooks = replace(hooks, on_progress=note_progress)
-        played = distributed.run_and_sync_errors(_play, players, settings, share, hooks)
+        played = distributed.run_and_sync_errors(_play, players, settings, share, of_share)
     finally:
         for player in players:
             if isinstance(player, SearchPlayer):
