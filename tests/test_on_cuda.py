@@ -23,7 +23,7 @@ import torch
 from searches import GUMBEL, PUCT, TableEvaluator, random_games
 
 from zerogo import board, kernels
-from zerogo.arena import play_match
+from zerogo.arena import MatchSettings, play_match
 from zerogo.board import rng
 from zerogo.board.rng import Purpose
 from zerogo.config import Config, NetworkConfig, SearchConfig
@@ -274,7 +274,8 @@ def test_a_match_keeps_its_graphs_from_move_to_move(monkeypatch) -> None:
             for name, passing in (("A", 1), ("B", 2))
         ]
         with seen() as counts:
-            match = play_match(*players, Rules(2, 0.5, "positional"), 6, 1, move_cap=8, device=device)
+            rules = Rules(2, 0.5, "positional")
+            match = play_match(*players, MatchSettings(rules, 6, seed=1, move_cap=8, device=device))
         found[device.type] = [game.moves for game in match.games]
         assert not any(player.search_states for player in players)
     assert found["cuda"] == found["cpu"] and max(map(len, found["cpu"])) >= 6
@@ -316,20 +317,23 @@ SMALLEST += "selfplay.slots=4 selfplay.random_opening_games=8 pipeline.games_per
 
 
 @counted
-def test_a_run_has_matches_beside_it(tmp_path: Path) -> None:
-    folder = tiny.run(tmp_path, *SMALLEST, "evaluation.every_iterations=1", "pipeline.iterations=1")
+def test_a_run_has_matches_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_in_use", True)  # which the run changes for its process
+    folder = tiny.run(tmp_path, *SMALLEST, "evaluation.every_iterations=1", "pipeline.iterations=2")
     assert any("eval/random_winrate" in line for line in tiny.lines(folder / "logs" / "metrics.jsonl"))
 
 
 @counted
 def test_an_actor_plays_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until both are told to end: the run while it waits for games, the actor when its first shard is written."""
+    monkeypatch.setattr(kernels, "_in_use", True)
     monkeypatch.setattr(Inbox, "wait", lambda *_: signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None))
     with pytest.raises(Interrupted):
         tiny.run(tmp_path, "replay.external=true", "pipeline.plays=false", *SMALLEST)
     signals = Signals(lambda line: None)
     actor = Actor(tmp_path / "tiny", ["search.leaves=1"], signals, Progress("actor", None, "games"))
-    monkeypatch.setattr(actor, "_save", lambda save=actor._save: setattr(signals, "exit_signal", save() or 15))
+    save = actor._save
+    monkeypatch.setattr(actor, "_save", lambda result: setattr(signals, "exit_signal", save(result) or signal.SIGTERM))
     with pytest.raises(Interrupted):
         actor.go()
     assert actor.selfplay.device.type == "cuda" and actor.shards == 1
