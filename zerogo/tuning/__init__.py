@@ -147,7 +147,7 @@ def num_processes(config: Config, most: int) -> int:
     cores = min(runtime.usable_cores(), 1 + (runtime.free_bytes(device) or 0) // PROCESS_BYTES)
     if min(most, cores) < 2:
         return 1
-    question = _precision_question(config)
+    question = _precision_question(config, device)
     question["task"] = ["processes", question["task"][1], cores, config.run.precision]
     best, *others = [(int(number), rate) for number, rate in ask([question])[0].get("rates", {"1": 0.0}).items()]
     alone = best[1]

@@ -424,7 +424,8 @@ def _evaluate_together(
 ) -> list[int]:
     """Returns how many positions process `index` has evaluated while each number of processes were at work."""
     tuning.set_up_cpu(1)
-    work, size = _of_network(from_dict(sections), tuning.PRECISIONS.get(precision, torch.bfloat16))[0]
+    dtype = tuning.PRECISIONS.get(precision, torch.bfloat16)
+    work, size = _of_network(from_dict(sections), dtype, torch.device("cpu"))[0]
     work()
     counts = [0] * len(numbers)
     for k, number in enumerate(numbers):
