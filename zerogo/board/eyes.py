@@ -12,7 +12,7 @@ def eyes(own: Tensor, on_board: Tensor) -> Tensor:
     """Returns the eyes of a colour: its stones and the points on the board int32 [B, N] -> int32 [B, N].
 
     An eye is an empty point whose neighbours all hold own stones, and at least three of its four diagonals; at the edge
-    all of them. What lies off the board counts as own; what stands on the eye is not asked."""
+    all of them. What lies off the board counts as own. The point itself may be occupied: callers leave those out."""
     around, here, edge = _around(own, on_board)
     return (_fits(around, edge) & ~here) >> 1
 

@@ -84,8 +84,8 @@ def count(rows: Tensor) -> Tensor:
 def has_one_point(rows: Tensor) -> Tensor:
     """Returns whether a plane holds exactly one point: int32 [..., N] -> bool [...].
 
-    A sum of rows is a power of two for one point, and for several only if they share rows or carry; the second sum
-    counts the rows."""
+    The sum of the rows is a power of two for one point. For points in several rows it may be one, too, as 1 + 1 is, so
+    the upper half of each number counts the rows that are not empty: there must be one."""
     tagged = torch.where(rows != 0, rows.to(torch.int64) + (1 << 32), 0).sum(-1)
     low = tagged & 0xFFFFFFFF
     return ((tagged >> 32) == 1) & ((low & (low - 1)) == 0)

@@ -164,8 +164,8 @@ def _after(
     """Puts the position together: colours, ko, hash, captures and counters.
 
     taken: the opponent's stones removed, lost: own ones, by suicide with this move (never both in one game;
-    `State.lost` is those of the whole game). The simple ko rule bans a point if one stone was taken there by a lone
-    stone whose only liberty it now is."""
+    `State.lost` is those of the whole game). The simple ko rule bans a point if a single stone
+    was taken there by a single stone, whose only liberty is that point."""
     is_black, by_colour = before.to_play == BLACK, (before.to_play == BLACK).unsqueeze(-1)
     goes_on, pass_action = ~before.finished, before.board_size**2
     removed, is_taken = taken | lost, (taken != 0).any(-1)

@@ -1,6 +1,6 @@
-"""Random draws as pure functions of (seed, game, ply, purpose, …): the same game comes out alone or among thousands, on
-any device, as far as the network says the same: its sums may round differently in other batches and on other devices,
-and CUDA computes convolutions of float32 in TF32 unless torch.backends.cudnn.allow_tf32 is set to False.
+"""Random draws as pure functions of (seed, game, ply, purpose, …). So a game has the same draws alone or among
+thousands, and on any device. The network's outputs may still round differently in another batch or on another device;
+CUDA also computes convolutions of float32 in TF32 unless torch.backends.cudnn.allow_tf32 is set to False.
 
 A key is an int64 tensor, mixed as `kernels.keys` says. Nothing here has a state, so nothing has to be saved."""
 
@@ -22,8 +22,8 @@ def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
 
 
 def below(number: int, seed: int | Tensor, *parts: Tensor | int) -> Tensor:
-    """Returns a number from 0 to number - 1, a power of two from 2 on, drawn by each of the keys `key(seed, *parts)`:
-    int64."""
+    """Returns whole numbers from 0 to number - 1, one drawn by each of the keys `key(seed, *parts)`: int64. number: a
+    power of two, at least 2."""
     return _mixed((seed, *parts), number - 1)
 
 

@@ -38,12 +38,12 @@ class State(Position):
 
     on_board: int32 [B, N], the points that exist. cap: int32 [B], the ply at which a game is finished. seen: int64 [B,
     H], the hash of the stones at each ply, by ply (H is 0 where nobody kept them); links: int32 [B, 3H], how it is
-    searched. lost: int32 [B, 2, N], points where a black, a white stone was ever removed (in `position`: by a suicide):
-    only there can a move repeat a position, which had its stone there. recent: int32 [B, 7, 2, N], black and white
-    stones of the previous positions, newest first, empty where there were none. moves: int16 [B, 5], previous actions,
-    newest first, -1 where there were none, or where `replay` knows none that colours took in turn. start_balance: int32
-    [B], black less white stones that stood before the first move. ply_bound: on the host, no game is beyond it; `seen`
-    grows by it."""
+    searched. lost: int32 [B, 2, N], points where a black, a white stone was ever removed (`lost` in `position` is
+    another thing: the stones of one suicide): only there can a move repeat a position, which had its stone there.
+    recent: int32 [B, 7, 2, N], black and white stones of the previous positions, newest first, empty where there were
+    none. moves: int16 [B, 5], previous actions, newest first, -1 where there were none; in records where one side moves
+    twice in a row, -1 before that, too. start_balance: int32 [B], black less white stones that stood before the first
+    move. ply_bound: at least the largest ply, a number on the host that says when `seen` must become wider."""
 
     rules: RulesBatch
     on_board: Tensor
@@ -265,8 +265,8 @@ def replay(
     NO_MOVE behind a game's end. next_to_play: int8 [B], who is to move after the last, by default the other side.
 
     Where one side moves twice in a row, as handicap stones and problems do, the other side is taken to have passed in
-    between; such a pass ends no game, and `State.moves` begins anew behind it. A record may go on after two passes, of
-    which `State.moves` then keeps the last, so a game is finished only where its last two moves are passes."""
+    between; such a pass ends no game, and `State.moves` begins anew behind it. A record may go on after two passes;
+    `State.moves` then keeps only the second. So a game is finished only where its last two moves are passes."""
     state = from_stones(stones, to_play, rules)
     plies, is_added = _with_passes(to_play, colours, actions, next_to_play, state.board_size**2)
     for action, added in zip(plies.unbind(1), is_added.unbind(1), strict=True):

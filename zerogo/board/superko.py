@@ -5,9 +5,9 @@ or by suicide. Kernels play those few suspects and look their hashes up in all t
 look at how many there are, so it tests every point (`_repeating_rows`). The two agree; a test holds them against each
 other.
 
-The CPU's kernel skips more: a stone on a point where its colour never lost one has stood since it came, so no position
-before it comes back while it stands. If the last stone of either side is one, only capturing the last stone, or
-suicide, can repeat a position."""
+The CPU's kernel skips more. Where a stone stands on a point at which its colour never lost a stone, every position
+before it was placed lacks it, so none of them can come back while it stands. If the newest stone of either side is such
+a one, a move can repeat a position only by capturing that stone, or by suicide."""
 
 import dataclasses
 from functools import reduce

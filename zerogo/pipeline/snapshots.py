@@ -1,10 +1,11 @@
 """Snapshots: the complete state of a run, saved often, so that a resumed run continues as if it had never stopped.
 
 A snapshot is one file, a checkpoint (`zerogo.checkpoint`) whose part `run` holds the games in flight, the iteration
-under way, samples that no shard has yet, and how long the logs were. Finished shards are written before it, it is
-renamed into place when it is whole, and the one before it stays. What it needs of other files stays until two newer
-ones do without. Of several ranks rank 0 writes it, with its own games: those that other ranks are playing begin anew
-when the run is resumed."""
+under way, samples that no shard has yet, policies that were searched again, matches in the background, the precision
+and other measured choices, and how long the logs were. Finished shards are written before it, it is renamed into place
+when it is whole, and the one before it stays. What it needs of other files stays until two newer ones do without. Of
+several ranks rank 0 writes it, with its own games: those that other ranks are playing begin anew when the run is
+resumed."""
 
 import contextlib
 import math

@@ -18,7 +18,7 @@ from zerogo.board.position import legal_rows, play, point_keys
 from zerogo.kernels.shared import CAPTURES, FINISHED, HASH, KO, PASSES, PLY, TO_PLAY
 from zerogo.rules import SUPERKO, own_actions
 
-SCORE_SPREAD = 2.0  # board sides of points that are worth half of the score's whole weight (KataGo)
+SCORE_SPREAD = 2.0  # a lead of so many board sides in points is worth half of the score's whole weight (KataGo)
 LEAF_FIELDS = (*(field.name for field in dataclasses.fields(Position)), "recent", "moves")  # a leaf's own
 
 
@@ -176,7 +176,7 @@ class Go(Game):
         return self.allowed(states, game_index, position, legal)
 
     def outcome(self, states: State, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        """The utility of the board as it stands: inside the tree dead stones count until they are captured."""
+        """The utility of the board as it stands: inside the tree dead stones count as alive until they are captured."""
         finished, fast = position.finished, kernels.module_for("leaf_states", position.device)
         is_area = not (states.rules.any_territory or self.score_weight)
         if is_area and fast is not None and hasattr(fast, "outcome"):

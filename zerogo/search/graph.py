@@ -39,8 +39,8 @@ def may_capture(search: Any, search_state: SearchState) -> bool:
 
 
 class StepGraph:
-    """The step of one search on one search state, which keeps it; it doesn't keep the search state, so that no tree
-    lives longer than it is used.
+    """The step of one search on one search state. The search state owns this object, which holds no reference back, so
+    that no tree lives longer than it is used.
 
     roots: the states that were copied last; states, repeated_states: the graph's own, as in `SearchState`. play:
     replays the step."""
@@ -115,7 +115,7 @@ class StepGraph:
 
 
 def _needs(search: Any, search_state: SearchState) -> list[Any]:
-    """Returns the objects whose replacement makes another step of it; the tensors among them are written in place."""
+    """Returns the objects that the graph reads: if one is replaced by another, the graph must be captured again."""
     fields = [getattr(search_state, field.name) for field in dataclasses.fields(search_state)]
     tensors = [field for field in fields if isinstance(field, Tensor)]
     return [search, search.evaluator, search.settings, search.game, search_state.tree, *tensors]

@@ -19,7 +19,8 @@ Table = Callable[[int, int], tuple[int, ...]]  # (moves considered, budget) -> s
 def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
     """Returns for each of n simulations how many new visits the move to be tried has: sequential halving of m moves.
 
-    Every phase gives each of its moves max(1, n / (ceil(log2 m) * moves)) visits, then halves them, never below 2."""
+    Every phase gives each of its moves max(1, n / (ceil(log2 m) * moves)) visits, then the number of moves is halved,
+    never below 2."""
     if num_considered <= 1:
         return tuple(range(budget))
     phases = math.ceil(math.log2(num_considered))
@@ -98,7 +99,8 @@ def improved_logits(nodes: Nodes, settings: SearchConfig) -> Tensor:
 
 
 def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns improved policy less share of visits: float32 [K, A], -inf where closed. Its argmax keeps proportions.
+    """Returns improved policy less share of visits: float32 [K, A], -inf where closed. To choose its argmax makes
+    the shares of visits follow the policy.
 
     Simulations under way count as visits and need no virtual loss: the choice keeps proportions, so one more visit
     makes it look elsewhere. The softmax of the improved logits is made without logarithms, prior * exp(sigma - the
@@ -117,8 +119,8 @@ def root_scores(
     """Returns gumbel + logit + sigma: float32 [K, A], -inf for moves without the wanted number of new visits.
 
     gumbel, new_visits: [K, A]; wanted: [K]. Where no open move has that number (a move was closed in the meantime) all
-    open ones compete. collided: bool [K, A], moves that wait until the others with that number have had theirs; the
-    schedule gives all of them one anyway."""
+    open ones compete. collided: bool [K, A], moves that wait until the others with that number have had theirs;
+    each move of a phase gets its visit, so the order does not matter."""
     score = improved_logits(nodes, settings) + gumbel
     is_wanted = nodes.is_open & (new_visits == wanted.unsqueeze(1))
     if collided is not None:

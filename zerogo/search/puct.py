@@ -16,8 +16,8 @@ BOUND_DEVIATIONS, BOUND_VARIANCE, BOUND_SHARE, BOUND_VISITS = 5.0, 1.0, 0.15, 3
 
 
 def exploration(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns the prior's weight, c_puct(W) * sqrt(W + 0.01) with W the children's visits (KataGo), c_puct_variance the
-    share of it that goes with the spread of the node's values: float32 [K]."""
+    """Returns the prior's weight, c_puct(W) * sqrt(W + 0.01) with W the children's visits (KataGo), c_puct_variance
+    says how strongly c_puct follows the spread of the node's values: float32 [K]."""
     below = _below(nodes)
     c_puct = settings.c_puct
     if settings.c_puct_log:
@@ -41,7 +41,8 @@ def _spread(nodes: Nodes, scale: float) -> Tensor:
 
 
 def _below(nodes: Nodes) -> Tensor:
-    """Returns the visits of the children, with those of simulations under way: float32 [K]."""
+    """Returns the node's visits but for its own evaluation, with simulations under way: float32 [K]. They are those of
+    the children, and of simulations that found a move to repeat a position."""
     below = (nodes.total - 1.0).clamp(min=0.0)
     return below if nodes.under_way is None else below + nodes.under_way.sum(1)
 
@@ -95,8 +96,8 @@ def noisy_prior(
 
 
 def visit_policy(nodes: Nodes, settings: SearchConfig, forced: Tensor) -> Tensor:
-    """Returns the policy to be learned: float32 [B, A], shares of the visits, where playouts were forced (float32 [B],
-    above 0) without those that were."""
+    """Returns the policy to be learned: float32 [B, A], shares of the visits; where playouts were forced (float32 [B],
+    above 0), the forced ones are taken off."""
     weight = torch.where(nodes.is_open, nodes.visits, 0.0)
     if settings.forced_playouts:
         weight = torch.where(forced.unsqueeze(1) > 0, _pruned(nodes, weight, settings), weight)
@@ -122,8 +123,8 @@ def lower_bounds(nodes: Nodes) -> Tensor:
     """Returns lower confidence bounds of the moves' mean values, 5 standard deviations of a mean below it: float32 [K,
     A], the node's view, -inf where a move is closed or has no visit.
 
-    The variance is that of the n simulation values of the child, of which a prior with the weight 1 / n^2 claims that
-    it is the largest there is, so that few equal values are not taken for certain (KataGo's LCB)."""
+    The variance is that of the child's n simulation values and 1 / n^2 more observations of the largest variance, so
+    that few equal values are not taken for certain (KataGo's LCB)."""
     visits = nodes.visits.clamp(min=1.0)
     weight = 1.0 / (visits * visits)
     variance = (nodes.squares / visits - nodes.value * nodes.value).clamp(min=1e-8)

@@ -113,9 +113,9 @@ class Search:
         """Starts the next search of some games: evaluates bare roots, draws the noise, sets the budgets.
 
         games: int64 [K], ascending. budget: int or int64 [K], at most `search_state.longest`. A game that is over gets
-        none. explore: bool or bool [K], with root noise. bare: int64 [n] on the host, at which places of `games` there
-        is no tree, or one that leaves too little room for the budget, so that its root must be evaluated; by default
-        the host looks, which it may: it is between moves."""
+        none. explore: bool or bool [K], with root noise. bare: int64 [n] on the host, places in `games` whose root
+        must be evaluated, as there is no tree, or one with too little room for the budget; by default the host looks,
+        which it may do between moves."""
         tree, longest = search_state.tree, search_state.longest
         if (most := budget if isinstance(budget, int) else int(budget.max()) if bare is None else 0) > longest:
             raise ValueError(f"begin: a budget of {most} simulations in trees made for {longest}")
@@ -195,7 +195,8 @@ class Search:
         return legal, tuple(part[:number] for part in (games, *roots))
 
     def _write_roots(self, search_state: SearchState, games: Tensor, *roots: Tensor) -> None:
-        """Empties the trees of games and writes their roots, all of whose moves are open; counts those that overflowed.
+        """Empties the trees of games and writes their roots; counts the trees that were dropped for lack of room. All
+        moves are open here, the caller closes the illegal ones.
         games: int64 [n]. roots: see `roots_of`."""
         tree, (words, prior, value, finished, *score) = search_state.tree, roots
         search_state.overflowed += (tree.size[games] > 0).sum()
@@ -226,8 +227,8 @@ class Search:
         return evaluation.prior.to(torch.float32), self.game.utility(positions, evaluation), *score
 
     def run_simulations(self, search_state: SearchState) -> None:
-        """Runs simulations until no budget is left. Off the CPU the host reads the counters only after the fewest steps
-        that could spend all budgets."""
+        """Runs simulations until no budget is left. Off the CPU the host reads the counters only after as many steps as
+        are needed at least."""
         left = int((search_state.budget - search_state.done).max())
         while left:
             for steps in range(-(-left // self.settings.leaves), 0, -1):
@@ -329,8 +330,8 @@ class Search:
 def _to_evaluate(is_known: Tensor) -> Tensor | None:
     """Returns the leaves to evaluate, those whose value is not known (bool [K]) and a few more: int64 [n]; None is all.
 
-    A CPU's convolutions are made anew for every batch size, which takes as long as running them, and only so many are
-    remembered: so there are few sizes."""
+    On a CPU oneDNN compiles a convolution for each batch size, which takes as long as running it, and keeps only some:
+    so there are few sizes."""
     number = len(is_known) - int(is_known.sum())
     step = 1 if number <= 16 else 8 if number <= 256 else 32
     rounded = -(-number // step) * step

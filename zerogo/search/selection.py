@@ -2,8 +2,8 @@
 
 With several (`search.leaves`) the network's batch is filled by few games. The selections of a step then go one after
 another, in all games together. Each leaves virtual visits behind, so that the next one looks elsewhere, and marks the
-node that it is going to make as an end. A later selection that reaches a marked node collides. It costs no budget; its
-virtual visits stay until the step ends. A step makes up to half as many selections more, to replace collisions.
+node that it is going to make as terminal. A later selection that reaches a marked node collides: it costs no budget,
+and its virtual visits stay until the step ends. A step makes up to half as many selections more, to replace collisions.
 Afterwards the trees are what they were, and all leaves go on together as if each were of a game of its own."""
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class VirtualVisits:
     """The simulations of one step that were started and have no value yet, of all games. The tensors change in place.
 
     visits: int32 [B, M], how many go through each node, collisions too: virtual visits. started: int64 [B], how many
-    count. by_move: int32 [B, A], those that count by their root move. collided: bool [B, A], root moves by which one
-    came to a node that another is to make."""
+    count. by_move: int32 [B, A], those that count by their root move. collided: bool [B, A], root moves with a
+    collision in this step."""
 
     visits: Tensor
     started: Tensor
@@ -131,8 +131,8 @@ class VirtualVisits:
 
 
 def _most_done(search_state: SearchState, settings: SearchConfig) -> Tensor:
-    """Returns how many simulations may be done after the step: int64 [B], the budget, with Gumbel not beyond the
-    present phase: which moves are dropped then is not decided while simulations are under way."""
+    """Returns how many simulations may be done after the step: int64 [B], the budget; with Gumbel a
+    step never crosses the end of a halving phase, whose values decide which moves are dropped."""
     if settings.algorithm == "puct":
         return search_state.budget
     now = search_state.done.clamp(max=search_state.longest - 1).unsqueeze(1)

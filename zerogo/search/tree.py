@@ -263,7 +263,7 @@ def keep_subtree_(tree: Tree, game_index: Tensor, actions: Tensor, deepest: Tens
 
     Where there was no such node, or the game was over there, the tree is empty afterwards; off the CPU it stays as it
     is with an action below 0. Nodes keep their order, so a node's index stays above its parent's. deepest: int64 [B],
-    how deep nodes lie at most, if that is to be one less."""
+    a bound of the nodes' depth, which falls by one; None where there is none."""
     if (fast := kernels.module_for("tree", game_index.device)) is not None:
         fast.keep_subtree_(tree, game_index, actions, deepest)
         return

@@ -99,9 +99,9 @@ class SelfPlay:
     """B games played by one network against itself.
 
     game, search, settings: the config's sections game, search and selfplay. seed and the number of a game decide every
-    draw of that game, that of its board among them: N is the side of the largest. first_game: the number of the first
-    game; every number is used once. progress: see `set_progress`. stride: from one number to the next; other ranks play
-    those between. game_index is int64 [K] everywhere: which of the B games are meant, ascending."""
+    draw of that game, the size of its board among them; N is the side of the largest board. first_game: the number of
+    the first game; every number is used once. progress: see `set_progress`. stride: from one number to the next; other
+    ranks play those between. game_index is int64 [K] everywhere: which of the B games are meant, ascending."""
 
     def __init__(
         self,
@@ -175,8 +175,8 @@ class SelfPlay:
         return torch.arange(self.max_plies, device=self.device) < self.states.ply.unsqueeze(1)
 
     def set_progress(self, progress: float) -> None:
-        """Tells how much of the run is over, 0 to 1: from the next searches on, in games under way too, the schedule's
-        number of simulations is that of full ones."""
+        """Tells how much of the run is over, 0 to 1: from the next searches on, in games under way too, full searches
+        have the schedule's number of simulations."""
         full = self.settings.full_at(progress)
         # A cheap search is drawn only where not all are full.
         self.budgets = full, (self.settings.cheap_simulations if self.settings.full_share < 1 else full)

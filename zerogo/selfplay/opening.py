@@ -22,7 +22,8 @@ RANDOM_GAMES_TOGETHER = 1024
 
 
 def begin(game: GameConfig, numbers: Tensor, seed: int, device: torch.device) -> board.State:
-    """Returns the games of these numbers (int64 [K], on the host) before their first moves, N that of the largest."""
+    """Returns the games of these numbers (int64 [K], on the host) before their first moves; N is the side of the
+    largest board."""
     rules = drawn_rules(game, numbers, seed)
     return board.new_games(len(numbers), rules, device, [game.plies(one.size) for one in rules], game.largest_size)
 

@@ -95,11 +95,12 @@ class PlayoutEvaluator:
 
 
 def _first_moves(first: Tensor, results: Tensor, scores: Tensor, size: Tensor) -> Tensor:
-    """Returns the weight of each action by all-moves-as-first: float32 [B, A], 1 for what no playout tells, as a pass.
+    """Returns the weight of each action by all-moves-as-first: float32 [B, A], 1 for the pass and
+    for points that the side to move was the first to take in no playout.
 
     first: bool [B, K, P], the points where the side to move was first. results, scores: float32 [B, K], of the K
-    playouts. Each is worth half its result and half its points; a move's mean counts as if FIRST_WEIGHT playouts more
-    had gone like all of them."""
+    playouts. Each is worth half its result and half its points; a move's mean is drawn
+    towards the mean of all playouts, as if FIRST_WEIGHT playouts more had ended like that."""
     points = (size.to(torch.float32) ** 2).unsqueeze(1)
     worth = torch.round(256 * utility(results, scores, points, 0.5)) / 256  # sums are exact, whatever their order
     number, total = first.sum(1), (first * worth.unsqueeze(2)).sum(1)

@@ -123,7 +123,7 @@ class Recorder:
         copies.put_([table.flatten(0, 1) for table in self.tables.values()], row, [named[name] for name in self.tables])
 
     def samples(self, length: Tensor, score_black: Tensor, ownership_black: Tensor, is_resigned: Tensor) -> Samples:
-        """Returns the samples of all games, which are over: the plies that were written as such, game by game.
+        """Returns the samples of all games, which are over: the plies that were written with `is_sample`, game by game.
 
         length: int64 [B]. score_black: float32 [B], komi included. ownership_black: int8 [B, N, N]. is_resigned: bool
         [B], the final board is then unknown."""
@@ -154,14 +154,15 @@ class Recorder:
 
 
 def short_values_black(values_black: Tensor, length: Tensor, result_black: Tensor, area: Tensor) -> Tensor:
-    """Returns short-term values of K games at each ply: exponential averages of the root values from this ply on, the
-    first with the weight 1 / (1 + area * q), what is left over going to the result: float32 [K, T, 3] (KataGo).
+    """Returns short-term values of K games at each ply: exponential averages of the root values from this ply on.
+    This ply's value has the weight 1 / (1 + area * q), and the result has what is left at the end: float32 [K, T, 3]
+    (KataGo).
 
     values_black: float32 [K, T], Black's view. length: int64 [K], plies played. result_black, area: float32 [K]."""
     now = 1 / (1 + area.unsqueeze(1) * torch.tensor(SHORT_VALUE_RATES, device=area.device)).unsqueeze(1)
     ply, end = torch.arange(values_black.shape[1] + 1, device=area.device).view(1, -1, 1), length.view(-1, 1, 1)
-    is_terminal = torch.where(ply == end, result_black.view(-1, 1, 1), 0.0)
-    average = torch.where(ply < end, now * F.pad(values_black, (0, 1)).unsqueeze(2), is_terminal)
+    result = torch.where(ply == end, result_black.view(-1, 1, 1), 0.0)
+    average = torch.where(ply < end, now * F.pad(values_black, (0, 1)).unsqueeze(2), result)
     step = 1
     while step < average.shape[1]:  # each entry holds the sum over `step` plies, then over twice as many
         average[:, :-step] += (1 - now) ** step * average[:, step:]

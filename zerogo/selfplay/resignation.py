@@ -1,4 +1,4 @@
-"""When a player of self-play gives up: at the boldest threshold that few winners would have fallen below."""
+"""When a player of self-play resigns: below the highest value at which at most one resignation in twenty is wrong."""
 
 from collections import deque
 
@@ -8,12 +8,12 @@ from torch import Tensor
 REMEMBERED = 1000  # games without resignation that the threshold of resignation rests on
 FALSE_POSITIVE = 0.05  # largest share of wrong resignations (AlphaGo Zero)
 NEEDED = 50  # of them before anybody resigns
-THRESHOLDS = tuple(-0.5 - 0.01 * k for k in range(50))  # -0.50 to -0.99, the boldest first
+THRESHOLDS = tuple(-0.5 - 0.01 * k for k in range(50))  # -0.50 to -0.99, the highest first
 
 
 class Resignation:
-    """The lowest values that winners and losers saw in games that were played out, and the boldest threshold that they
-    allow.
+    """The lowest values that winners and losers saw in games that were played out, and the highest threshold that keeps
+    wrong resignations rare.
 
     A player that falls below the threshold resigns. Had the players of the remembered games done so, at most
     `false_positive` of those resignations would have been by the winner (AlphaGo Zero's rule)."""
