@@ -204,10 +204,11 @@ def test_a_process_ends_with_the_one_that_started_it(launched: list, tmp_path: P
 )
 def test_as_many_processes_on_a_cpu_as_are_a_gain(rates: dict | None, number: int, monkeypatch) -> None:
     monkeypatch.setattr(runtime, "usable_cores", lambda: 6)
+    monkeypatch.setattr(tuning, "pick_dtype", lambda *_: torch.float32)
     monkeypatch.setattr(tuning, "ask", lambda questions: [{"untried": ""} if rates is None else {"rates": rates}])
-    assert tuning.num_processes(tiny.config("run.processes=auto"), 5) == number
+    assert tuning.num_processes(tiny.config("run.processes=auto"), lambda: 5) == number
     monkeypatch.setattr(runtime, "free_bytes", lambda device: 0)
-    assert tuning.num_processes(tiny.config("run.processes=auto"), 5) == 1
+    assert tuning.num_processes(tiny.config("run.processes=auto"), lambda: 5) == 1
 
 
 def test_the_rates_of_several_processes() -> None:
@@ -217,11 +218,11 @@ def test_the_rates_of_several_processes() -> None:
 
 def test_the_number_of_processes(monkeypatch) -> None:
     """One for each GPU; of a run as many as can share a batch and have the memory."""
-    assert tuning.num_processes(tiny.config("run.processes=9"), 5) == 9
+    assert tuning.num_processes(tiny.config("run.processes=9"), lambda: 5) == 9
     monkeypatch.setattr(runtime, "pick_device", torch.device)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     devices = "run.device=cuda", "run.device=cuda:1"
-    assert [tuning.num_processes(tiny.config("run.processes=auto", device), 9) for device in devices] == [4, 1]
+    assert [tuning.num_processes(tiny.config("run.processes=auto", device), lambda: 9) for device in devices] == [4, 1]
     config = tiny.config("training.batch=12", "pipeline.games_per_iteration=5")
     assert limits.most_processes(config) == 4
     monkeypatch.setattr(runtime, "free_bytes", lambda device: 1.5 * tuning.PROCESS_BYTES)

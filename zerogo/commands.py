@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,17 +148,22 @@ def main_train(arguments: argparse.Namespace) -> None:
         with contextlib.suppress(InputError):  # of a damaged config.yaml, which the run replaces
             saved = overrides is not None and snapshots.config_of(config.run.folder, None, overrides)
         settings = saved or config
-        if not launches(settings, limits.most_processes(settings)):
+        if not launches(settings, lambda: limits.most_processes(settings)):
             train(config, arguments.resume, overrides)
 
 
-def launches(config: Config, max_processes: int) -> bool:
+def launches(config: Config, limit: Callable[[], int], is_training: bool = True) -> bool:
     """Returns whether the command ran in processes that this one started, as many as `run.processes` says: not where
-    that is 1, nor in a process that torchrun or this function has started. max_processes: the limit of "auto"."""
+    that is 1, nor in a process that torchrun or this function has started. limit: returns the most that "auto" takes,
+    and where nothing is trained the most at all."""
     from zerogo import tuning
     from zerogo.system import distributed
 
-    if distributed.is_rank_of_launcher() or (number := tuning.num_processes(config, max_processes)) == 1:
+    if distributed.is_rank_of_launcher() or distributed.TORCHRUN in os.environ:
+        return False
+    number = tuning.num_processes(config, limit)
+    number = number if is_training else min(number, limit())
+    if number == 1:
         return False
     print(f"{number} processes share the work (run.processes)", flush=True)
     distributed.launch(number)
@@ -207,7 +213,7 @@ def main_selfplay(arguments: argparse.Namespace) -> None:
     with distributed.process_group():
         config, checkpoints = cli.read_config(arguments, [arguments.checkpoint])
         out = output_folder(arguments.out, "selfplay")
-        if not launches(config, games):
+        if not launches(config, lambda: games, is_training=False):
             setup = cli.set_up(config, checkpoints)
             generate(setup, setup.checkpoint(arguments.checkpoint), games, out)
 
@@ -258,5 +264,5 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
     with distributed.process_group():
         config, checkpoints = cli.read_config(arguments, arguments.players)
         out = output_folder(arguments.out, "match", arguments.resume)
-        if not launches(config, arguments.games // 2):
+        if not launches(config, lambda: arguments.games // 2, is_training=False):
             evaluate(arguments.players, arguments.games, config, out, arguments.opening, arguments.resume, checkpoints)

@@ -242,7 +242,7 @@ class RunConfig(Section):
     NAME = "run"
     seed: int = option(1, "seed of every random draw", 0, 2**62)
     device: str = option("auto", "auto (CUDA if there is a GPU), cpu, cuda or cuda:1")
-    processes: int | str = option("auto", PROCESSES_WORDS, 1, 1024)
+    processes: int | str = option(1, PROCESSES_WORDS, 1, 1024)
     threads: int = option(0, "CPU threads; 0: chosen automatically while running", 0, 1024)
     precision: str = option("auto", "arithmetic of the network; auto: bfloat16 where that is fast", choices=PRECISIONS)
     kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))

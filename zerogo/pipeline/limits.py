@@ -79,8 +79,9 @@ def most_processes(config: Config) -> int:
     free, others = runtime.free_bytes(device) or math.inf, tuning.PROCESS_BYTES if device.type == "cpu" else 0
 
     def is_possible(number: int) -> bool:
-        needed = sum(memory(config, device, number).values()) + others * (number - 1)
-        return config.training.batch % number == 0 and needed <= free
+        if config.training.batch % number:
+            return False
+        return sum(memory(config, device, number).values()) + others * (number - 1) <= free
 
     games = config.pipeline.games_per_iteration, config.selfplay.slots or MOST_PROCESSES
     return next((number for number in range(min(*games, MOST_PROCESSES), 1, -1) if is_possible(number)), 1)

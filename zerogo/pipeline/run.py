@@ -65,8 +65,9 @@ class PlayingNetworks:
 
     def __init__(self, config: Config, start: Checkpoint | None) -> None:
         self.machine = describe(pick_device(config.run.device))["device"]
-        earlier = {} if start is None else start.run
-        precision, epilogues = (earlier.get(name, {}).get(self.machine, "") for name in ("precision", "epilogues"))
+        kept = {} if start is None else start.run
+        self._earlier = {name: kept.get(name, {}) for name in ("precision", "epilogues")}
+        precision, epilogues = (by_machine.get(self.machine, "") for by_machine in self._earlier.values())
         setup = cli.set_up(config, precision=precision)
         self.settings, self.device, self.dtype = config.run, setup.device, setup.dtype
         self.compiled, self.epilogues = tuning.pick_compile(config.run.compile, self.device), config.run.epilogues
@@ -86,9 +87,10 @@ class PlayingNetworks:
         return self._evaluators[key]
 
     def state_dict(self) -> dict[str, dict[str, str]]:
-        """Returns what a snapshot keeps: what was measured, by machine."""
+        """Returns what a snapshot keeps: what was measured, by machine, on earlier ones, too."""
         chosen = {"precision": str(self.dtype).removeprefix("torch."), "epilogues": self.epilogues}
-        return {name: {self.machine: chosen[name]} for name in chosen if getattr(self.settings, name) == "auto"}
+        here = {name: {self.machine: chosen[name]} for name in chosen if getattr(self.settings, name) == "auto"}
+        return {name: self._earlier[name] | here.get(name, {}) for name in chosen}
 
 
 class Run:

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from zerogo.errors import InputError, Interrupted
 
 LAUNCHER = "ZEROGO_LAUNCHER"  # the variable in which `launch` tells its processes its process id and their store
+TORCHRUN = "TORCHELASTIC_RUN_ID"  # the variable that torchrun sets in its processes, also where it starts only one
 PEER_LOST_STATUS = 3  # of a process of `launch` that ends because another one has
 PR_SET_PDEATHSIG = 1  # of prctl.h
 REASONS = {

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import warnings
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -135,20 +136,22 @@ def precision_in_words(dtype: torch.dtype, device: torch.device, config: Config)
 # Processes
 
 
-def num_processes(config: Config, most: int) -> int:
-    """Returns how many processes `run.processes` asks for on this machine. "auto" is at most `most`: on CUDA one for
-    each visible GPU, unless the device names one of them; on a CPU as many as are a gain, of one thread each, of those
-    for which there are cores and memory. One more must bring at least `PROCESS_GAIN` of what one does alone."""
+def num_processes(config: Config, limit: Callable[[], int]) -> int:
+    """Returns how many processes `run.processes` asks for on this machine. "auto" is at most what `limit` returns: on
+    CUDA one for each visible GPU, unless the device names one of them; on a CPU as many as are a gain, of one thread
+    each, of those for which there are cores and memory. One more must bring at least `PROCESS_GAIN` of what one does
+    alone."""
     if config.run.processes != "auto":
         return int(config.run.processes)
-    device = runtime.pick_device(config.run.device)
+    device, most = runtime.pick_device(config.run.device), limit()
     if device.type == "cuda":
         return min(most, torch.cuda.device_count() if device.index is None else 1)
     cores = min(runtime.usable_cores(), 1 + (runtime.free_bytes(device) or 0) // PROCESS_BYTES)
     if min(most, cores) < 2:
         return 1
+    precision = str(pick_dtype(config.run.precision, device, config)).removeprefix("torch.")
     question = _precision_question(config, device)
-    question["task"] = ["processes", question["task"][1], cores, config.run.precision]
+    question["task"] = ["processes", question["task"][1], cores, precision]
     best, *others = [(int(number), rate) for number, rate in ask([question])[0].get("rates", {"1": 0.0}).items()]
     alone = best[1]
     for number, rate in others:

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from functools import cache, partial
 from typing import Any
 
@@ -415,8 +415,16 @@ def processes(sections: dict[str, Any], most: int, precision: str, seconds: floa
 
 
 def _share(barrier: threading.Barrier) -> None:
-    """Keeps, in one of the processes of `processes`, what all of them wait at."""
+    """Keeps, in one of the processes of `processes`, what all of them wait at; the process ends with its parent."""
     _barriers[:] = [barrier]
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process within a second of its parent's death."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _evaluate_together(
@@ -424,8 +432,7 @@ def _evaluate_together(
 ) -> list[int]:
     """Returns how many positions process `index` has evaluated while each number of processes were at work."""
     tuning.set_up_cpu(1)
-    dtype = tuning.PRECISIONS.get(precision, torch.bfloat16)
-    work, size = _of_network(from_dict(sections), dtype, torch.device("cpu"))[0]
+    work, size = _of_network(from_dict(sections), tuning.PRECISIONS[precision], torch.device("cpu"))[0]
     work()
     counts = [0] * len(numbers)
     for k, number in enumerate(numbers):
@@ -444,6 +451,8 @@ def _drawn_targets(number: int, side: int) -> Targets:
     return Targets(**of_moves, **of_board, value=ones, short_values=torch.zeros(number, 3))
 
 
+# What may pass, and so is no property of the machine; a process that was killed, or came too late, among it.
+PASSING = OSError, MemoryError, torch.OutOfMemoryError, threading.BrokenBarrierError, BrokenExecutor
 TASKS = {"kernel": kernel, "precision": precision, "processes": processes}
 
 
@@ -459,7 +468,7 @@ def main() -> None:
     for task, *arguments in request["tasks"]:
         try:
             answer = TASKS[task](*arguments)
-        except (OSError, MemoryError, torch.OutOfMemoryError) as error:  # what may pass is no property of the machine
+        except PASSING as error:
             answer = {"untried": f"could not be tried ({type(error).__name__}: {' '.join(str(error).split())[:200]})"}
         except Exception as error:  # a compiler may raise anything
             answer = {"fault": f"fails ({type(error).__name__}: {' '.join(str(error).split())[:200]})"}
