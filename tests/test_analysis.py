@@ -191,6 +191,57 @@ def test_turns_and_priorities() -> None:
     assert last["turnNumber"] == 3 and last == replies[2]
 
 
+def steps_until(session: Session, name: str) -> int:
+    """Returns how many steps it takes until a query is answered."""
+    for number in itertools.count(1):
+        session.engine.step()
+        if name in final(session.replies):
+            return number
+
+
+def test_a_query_of_higher_priority_is_searched_before_all_others() -> None:
+    """It takes as many steps as alone, in which nothing else is searched, also where all places are taken."""
+    alone = Session()
+    alone.take(query("urgent", maxVisits=100))
+    number = steps_until(alone, "urgent")
+    for limits in (Limits(), Limits(positions=4), Limits(memory=2**17)):
+        session = Session(limits=limits)
+        session.take(*(query(f"{k}", maxVisits=100) for k in range(12)))
+        for _ in range(3):
+            session.engine.step()
+        [batch] = session.engine._batches
+        before = batch.search_state.done.clone()
+        session.take(query("urgent", maxVisits=100, priority=1))
+        assert before.sum() > 0 and steps_until(session, "urgent") == number
+        assert torch.equal(batch.search_state.done[before > 0], before[before > 0])
+        assert final(session.replies) == final(alone.replies)
+        session.take({"id": "t", "action": "terminate_all"})
+        session.ask()
+
+
+def test_the_first_replies_come_before_the_last_query_has_begun() -> None:
+    """The first four positions are searched alone; then two more for each reply."""
+    alone, session = Session(), Session()
+    alone.take(query("0", maxVisits=60))
+    number = steps_until(alone, "0")
+    session.take(*(query(f"{k}", maxVisits=60) for k in range(40)))
+    assert steps_until(session, "0") == number and len(session.replies) == 4
+    assert steps_until(session, "39") <= 3 * number + 3 and len(session.replies) == 40
+    assert [reply["id"] for reply in session.replies] == [f"{k}" for k in range(40)]
+
+
+def test_time_limits_do_not_count_the_time_for_which_a_search_was_paused() -> None:
+    clock = itertools.count(0, 0.1).__next__
+    session = Session(clock=clock)
+    limited = {"maxVisits": 1000, "overrideSettings": {"maxTime": 1.05}}
+    session.take(query("limited", **limited))
+    session.engine.step()
+    session.take(query("urgent", maxVisits=200, priority=1))
+    replies = final(session.ask())
+    assert list(replies) == ["urgent", "limited"]
+    assert replies["limited"]["rootInfo"]["visits"] == ask(query(**limited), clock=clock)[0]["rootInfo"]["visits"]
+
+
 def test_terminate() -> None:
     session = Session(limits=Limits(positions=1))
     session.take(query("a", maxVisits=1000), query("b", moves=[["B", "A1"]], analyzeTurns=[0, 1]))

@@ -36,9 +36,9 @@ NODES_A_LEAF = 64  # one more leaf a step for each 64 nodes of a tree: several a
 class SearchTask:
     """One position of a query, waiting or searched.
 
-    visits: that it gets. number: in the order of arrival. index: of its row in a batch, -1 while it waits. began,
-    next_report: seconds by the engine's clock. is_stopped: ends at once, with whatever was found. evaluation, previews:
-    the network's, of the position (one row, on the host) and after moves."""
+    visits: that it gets. number: in the order of arrival. index: of its row in a batch, -1 while it waits. seconds: for
+    which it has been searched. next_report: at how many of these. is_stopped: ends at once, with its results so far.
+    evaluation, previews: the network's, of the position (one row, on the host) and after moves."""
 
     query: Query
     turn: int
@@ -46,7 +46,7 @@ class SearchTask:
     visits: int
     number: int
     index: int = -1
-    began: float = math.inf
+    seconds: float = 0.0
     next_report: float = math.inf
     is_stopped: bool = False
     evaluation: Evaluation | None = None
@@ -139,9 +139,17 @@ class SearchBatch:
         self.search_state.root_prior[index] = torch.where(exponents == 1.0, prior, raised / raised.sum(1, keepdim=True))
 
     @torch.inference_mode()
-    def step(self) -> None:
-        """Runs one step of all searches."""
+    def step(self, tasks: Sequence[SearchTask]) -> None:
+        """Runs one step of the searches of some tasks. Off the CPU these must be all."""
+        budget = self.search_state.budget
+        if len(tasks) == len(self.running):
+            self.search.simulate(self.search_state)
+            return
+        full, index = budget.clone(), torch.tensor([task.index for task in tasks], device=budget.device)
+        budget.copy_(self.search_state.done)
+        budget[index] = full[index]
         self.search.simulate(self.search_state)
+        budget.copy_(full)
 
     @torch.inference_mode()
     def finished(self) -> list[SearchTask]:

@@ -21,6 +21,7 @@ import zerogo
 from zerogo.analysis.batch import BatchKind, PositionResult, SearchBatch, SearchTask, power_of_two
 from zerogo.analysis.query import AnalysisSettings, Query, QueryError, Rows, at_field, parse, shown, whole
 from zerogo.board import BLACK
+from zerogo.board.flood import host_read_is_free
 from zerogo.board.symmetry import NUM_SYMMETRIES, transform_planes
 from zerogo.errors import InputError
 from zerogo.game import Colour
@@ -51,10 +52,14 @@ class AnalysisEngine:
     reply. clock: seconds. warn: gets what a query asks for and does not get, each sentence once; never in a reply's
     place, as clients read one line for one position.
 
-    Positions are begun by priority, then in the order of their arrival. Unless a time limit or an action ends its
-    search, a reply depends on its query alone, not on what else is asked: exactly so without a network; a network's
-    float32 rounds by the size of the batch, which changed the sixth digit of most replies and the visits of none of 60.
-    """
+    Each step searches the first few positions by priority, then by arrival; the others wait, also those that have
+    begun. FEWEST_ROWS are searched at first, and two more for each reply, so that replies come early and large batches
+    follow; a position of higher priority than all others is searched alone. On CUDA, where a batch costs the same
+    however few of its positions are searched, all positions of a batch are.
+
+    Unless a time limit or an action ends its search, a reply depends on its query alone, not on what else is asked:
+    exactly so without a network; a network's float32 rounds by the size of the batch, which changed the sixth digit of
+    most replies and the visits of none of 60."""
 
     analyst: Analyst
     write: Callable[[dict[str, Any]], None]
@@ -67,6 +72,7 @@ class AnalysisEngine:
     _open: dict[str, list[SearchTask]] = field(default_factory=dict, init=False)
     _warned: set[str] = field(default_factory=set, init=False)
     _arrived: int = field(default=0, init=False)
+    _width: int = field(default=FEWEST_ROWS, init=False)  # positions that are searched in one step
     _game_of: Any = field(default_factory=lambda: lru_cache(REMEMBERED)(_new_game), init=False)
 
     @property
@@ -94,13 +100,30 @@ class AnalysisEngine:
             self.write(known | {"error": "the brackets of the line are nested too deeply"})
 
     def step(self) -> bool:
-        """Begins what there is room for, steps all searches, writes what is due; returns whether it is busy."""
+        """Begins what there is room for, steps the first searches, writes what is due; returns whether it is busy."""
         self._begin()
+        first, searched, started = set(heapq.nsmallest(self._width, self._running)), [], self.clock()
         for batch in self._batches:
-            batch.step()
+            if chosen := first.intersection(batch.running):
+                chosen = [*chosen] if self._is_selective else batch.running
+                batch.step(chosen)
+                searched += chosen
+        seconds = self.clock() - started
+        for task in searched:
+            task.seconds += seconds
+        for batch in self._batches:
             self._report_due(batch)
         self._batches = [batch for batch in self._batches if batch.running]
         return self.is_busy
+
+    @property
+    def _running(self) -> list[SearchTask]:
+        return [task for batch in self._batches for task in batch.running]
+
+    @property
+    def _is_selective(self) -> bool:
+        """Whether a step costs less where fewer positions of a batch are searched."""
+        return host_read_is_free(torch.empty(0, device=self.analyst.device))
 
     def _queue(self, query: Query) -> None:
         check_moves(query, self._game_of(query.rules, query.start, query.first))
@@ -113,6 +136,8 @@ class AnalysisEngine:
             if text not in self._warned:  # thousands of queries may have the same
                 self.warn(f"warning: query {shown(query.id)}, {name}: {text}")
                 self._warned.add(text)
+        if not self.is_busy:
+            self._width = FEWEST_ROWS
         for turn, priority in query.turns:
             task = SearchTask(query, turn, priority, visits, self._arrived)
             self._arrived += 1
@@ -167,14 +192,21 @@ class AnalysisEngine:
     def _begin(self) -> None:
         """Lets waiting positions begin, strictly in their order, whatever memory they need."""
         while (kind := self._next_kind()) is not None:
+            task, running = self._waiting[0], self._running
+            if is_urgent := task.priority > max((other.priority for other in running), default=math.inf):
+                self._width = 1
+            ahead = sum(other < task for other in running)
+            if self._is_selective and ahead >= self._width:
+                return
             with_room = (batch for batch in self._batches if batch.kind == kind and None in batch.tasks)
-            batch = next(with_room, None) or self._new_batch(kind)
+            batch = next(with_room, None) or self._new_batch(kind, is_urgent)
             if batch is None:
                 return
-            tasks, room, now = [], batch.tasks.count(None), self.clock()
+            tasks, room = [], batch.tasks.count(None)
+            room = min(room, self._width - ahead) if self._is_selective else room
             while len(tasks) < room and self._next_kind() == kind:
                 task = heapq.heappop(self._waiting)
-                task.began, task.next_report = now, now + task.query.first_report
+                task.next_report = task.query.first_report
                 tasks.append(task)
             batch.add(tasks)
 
@@ -184,13 +216,16 @@ class AnalysisEngine:
             heapq.heappop(self._waiting)
         return BatchKind.of(self._waiting[0]) if self._waiting else None
 
-    def _new_batch(self, kind: BatchKind) -> SearchBatch | None:
-        """Returns a batch for those of a kind that wait, None where there is no room for it now."""
-        wanted = sum(not task.is_stopped and BatchKind.of(task) == kind for task in self._waiting)
-        taken = sum(len(batch.tasks) for batch in self._batches if batch.kind == kind)
+    def _new_batch(self, kind: BatchKind, is_urgent: bool) -> SearchBatch | None:
+        """Returns a batch for those of a kind that wait, None where there is no room for it now. is_urgent: whether its
+        first position goes before all that are searched; one such tree may exceed the limits."""
+        waiting = sum(not task.is_stopped and BatchKind.of(task) == kind for task in self._waiting)
+        existing = sum(len(batch.tasks) for batch in self._batches if batch.kind == kind)
         free = self.limits.memory - sum(len(batch.tasks) * batch.kind.tree_bytes for batch in self._batches)
-        fitting = MOST_POINTS // (kind.size**2 * self.analyst.search.settings.leaves)
-        rows = min(max(FEWEST_ROWS, wanted), self.limits.positions - taken, free // kind.tree_bytes, max(1, fitting))
+        fitting = max(1, MOST_POINTS // (kind.size**2 * self.analyst.search.settings.leaves))
+        rows = min(max(FEWEST_ROWS, waiting), self.limits.positions - existing, free // kind.tree_bytes, fitting)
+        if is_urgent and rows < 1 and free >= 0 and existing <= self.limits.positions:
+            rows = 1
         if rows < 1 and self._batches:
             return None
         self._batches.append(SearchBatch(self.analyst, kind, max(1, rows)))
@@ -198,18 +233,17 @@ class AnalysisEngine:
 
     def _report_due(self, batch: SearchBatch) -> None:
         """Writes the reports that are due and the final replies, and takes out what is finished."""
-        now = self.clock()
         for task in batch.running:
-            task.is_stopped = task.is_stopped or now - task.began >= task.query.settings.max_time
+            task.is_stopped = task.is_stopped or task.seconds >= task.query.settings.max_time
         done = batch.finished()
         ended = set(done)
-        due = [task for task in batch.running if now >= task.next_report and task not in ended]
+        due = [task for task in batch.running if task.seconds >= task.next_report and task not in ended]
         self._report(batch, due, is_during_search=True)
         self._report(batch, done, is_during_search=False)
-        now = self.clock()  # a report takes its time, and the search must get some too
         for task in due:
-            task.next_report = now + task.query.report_every
+            task.next_report = task.seconds + task.query.report_every
         batch.remove(done)
+        self._width += 2 * len(done)
         for task in done:
             self._close(task)
 
