@@ -31,7 +31,7 @@ LAYERS = (
     {"players"},
     {"cli", "tuning.slots"},
     {"arena", "gtp", "analysis", "play", "show"},
-    {"pipeline", "tuning.trials"},
+    {"pipeline", "tuning.trials", "gtp.__main__"},
     {"bench", "commands", "tensorboard_plugin"},
     {"__main__"},
 )

@@ -15,6 +15,7 @@ from zerogo.board.flood import host_read_is_free
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.players.analyst import (
+    MOST_SCORED,
     Analysis,
     Analyst,
     Previews,
@@ -28,7 +29,6 @@ from zerogo.sgf.record import LETTERS
 
 SEED = 0
 FEWEST_NODES = 16
-OF_MOVES = {"includeOwnershipStdev", "includeMovesOwnership"}
 NODES_A_LEAF = 64  # one more leaf a step for each 64 nodes of a tree: several at once weaken small searches
 
 
@@ -173,29 +173,29 @@ class SearchBatch:
         states = self.search_state.states.select(index)
         self._evaluate(tasks, states)
         evaluation, previews = Evaluation.cat([task.evaluation for task in tasks]), [task.previews for task in tasks]
-        best = moves_to_evaluate(self.search_state.tree, index, previews)
-        best = [moves if task.query.included & OF_MOVES else [] for task, moves in zip(tasks, best, strict=True)]
-        evaluate_children(self.analyst, states, best, previews)
-        found = read_analyses(self.search_state.tree, index, evaluation, previews, self.search.settings)
-        missing: list[list[int]] = [[] for _ in tasks]
-        for row, task in enumerate(tasks):
-            if "includeMovesOwnership" in task.query.included:
-                actions = (move.action for move in found[row].candidates)
-                missing[row] = [action for action in actions if action not in previews[row]]
+        missing = moves_to_evaluate(self.search_state.tree, index, previews, [_num_previews(task) for task in tasks])
         evaluate_children(self.analyst, states, missing, previews)
+        analyses = read_analyses(self.search_state.tree, index, evaluation, previews, self.search.settings)
         policy = torch.where(board.legal_actions(states).cpu(), evaluation.prior, -1.0)
         stones, to_play, ko = (tensor.cpu() for tensor in (states.stones, states.to_play, states.ko))
-        parts = zip(found, policy.numpy(), stones.numpy(), to_play.tolist(), ko.tolist(), strict=True)
-        return [PositionResult(*of_one) for of_one in parts]
+        rows = zip(analyses, policy.numpy(), stones.numpy(), to_play.tolist(), ko.tolist(), strict=True)
+        return [PositionResult(*row) for row in rows]
 
     def _evaluate(self, tasks: Sequence[SearchTask], states: board.State) -> None:
         """Asks the analyst for its evaluation without a search, once for each position."""
         unknown = [row for row, task in enumerate(tasks) if task.evaluation is None]
         if unknown:
-            found = self.analyst.evaluate(states.select(torch.tensor(unknown, device=states.device)))
-            found = found.map(lambda tensor: tensor.float().cpu())
+            evaluations = self.analyst.evaluate(states.select(torch.tensor(unknown, device=states.device)))
+            evaluations = evaluations.map(lambda tensor: tensor.float().cpu())
             for number, row in enumerate(unknown):
-                tasks[row].evaluation = found.select(torch.tensor([number]))
+                tasks[row].evaluation = evaluations.select(torch.tensor([number]))
+
+
+def _num_previews(task: SearchTask) -> int | None:
+    """Returns after how many of the best moves the ownership is needed, None for all visited ones."""
+    if "includeMovesOwnership" in task.query.included:
+        return None
+    return MOST_SCORED if "includeOwnershipStdev" in task.query.included else 0
 
 
 def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
@@ -204,8 +204,8 @@ def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
     records = []
     for query, turn in ((task.query, task.turn) for task in tasks):
         colours = ["b" if colour is Colour.BLACK else "w" for colour, _ in query.moves[:turn]]
-        given = {"first": LETTERS[query.first], "setup": query.start, "colours": colours}
-        records.append(sgf.GameRecord(query.rules, [action for _, action in query.moves[:turn]], **given))
+        start = {"first": LETTERS[query.first], "setup": query.start, "colours": colours}
+        records.append(sgf.GameRecord(query.rules, [action for _, action in query.moves[:turn]], **start))
     state = searchable(sgf.positions(records, [task.turn for task in tasks], device, check=False))
     if tasks[0].query.restrictions is None:
         return state

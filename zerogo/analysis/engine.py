@@ -1,8 +1,4 @@
-"""The engine takes lines, queues their positions, searches as many together as there is room for, and replies.
-
-Where KataGo's network knows more than zerogo's: `scoreMean` and `scoreSelfplay` are `scoreLead`; `utility` is the value
-of winning alone; `scoreStdev` is that of the ownership if all points were independent, and the same for all moves;
-`rawStWrError`, `rawStScoreError` and `rawVarTimeLeft` are -1, as KataGo writes them for networks without such heads."""
+"""The engine takes lines, queues their positions, searches as many together as there is room for, and replies."""
 
 import hashlib
 import heapq
@@ -25,7 +21,8 @@ from zerogo.board.flood import host_read_is_free
 from zerogo.board.symmetry import NUM_SYMMETRIES, transform_planes
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.players.analyst import Analyst, Candidate
+from zerogo.players import katago
+from zerogo.players.analyst import Analyst
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules, coords
 from zerogo.system import bounds, runtime
@@ -34,7 +31,6 @@ FEWEST_ROWS = 4  # of a batch
 MOST_POINTS = 2**21  # of the boards that a network sees at a time: 800 MB for each layer of 96 channels in float32
 READ_POINTS = 2**15  # of the boards that are read at a time, each with up to 16 moves to be evaluated
 REMEMBERED = 8  # games with all their positions, some megabytes each on 19x19
-DIGITS = 6  # behind the point
 ACTIONS = ("query_version", "query_models", "clear_cache", "terminate", "terminate_all")
 
 
@@ -300,92 +296,34 @@ def _finite(text: str) -> float:
     return number
 
 
-# Replies: what was found of a position, under KataGo's names and from the perspective that was asked for
-
-
 def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: bool) -> dict[str, Any]:
-    """Returns the reply on a position."""
-    query, sign = task.query, _sign(task.query.settings.perspective, result.to_play)
-    variances = np.clip(1.0 - result.analysis.ownership.astype(np.float64) ** 2, 0.0, 1.0)
-    stdev = round(float(np.sqrt(variances.sum())), DIGITS)
-    moves = enumerate(result.analysis.candidates)
+    """Returns the reply on a position, from the perspective that was asked for."""
+    query, analysis, size = task.query, result.analysis, task.query.rules.size
+    sign, stdev = _sign(query.settings.perspective, result.to_play), katago.score_stdev(analysis.ownership)
+    moves = [
+        katago.move_fields(move, order, size, sign, stdev, query.settings.pv_length + 1)
+        for order, move in enumerate(analysis.candidates)
+    ]
+    names = [name for name in katago.MOVE_INFO if katago.MOVE_EXTRAS.get(name) in (None, *query.included)]
+    hashes = _hashes(result)
+    stones = {"currentPlayer": "B" if result.to_play == BLACK else "W", "thisHash": hashes[0], "symHash": min(hashes)}
     reply = {
         **{"id": query.id, "isDuringSearch": is_during_search, "turnNumber": task.turn},
-        "moveInfos": [_move(task, result, move, order, sign, stdev) for order, move in moves],
-        "rootInfo": _root(result, sign, stdev),
+        "moveInfos": [katago.json_fields(fields, names) for fields in moves],
+        "rootInfo": katago.json_fields(stones | katago.root_fields(analysis, sign, stdev), katago.ROOT_INFO),
     }
     if "includeOwnership" in query.included:
-        reply["ownership"] = _rounded(sign * result.analysis.ownership)
+        reply["ownership"] = katago.json_value(sign * analysis.ownership)
     if "includeOwnershipStdev" in query.included:
-        reply["ownershipStdev"] = _rounded(result.analysis.ownership_stdev)
+        reply["ownershipStdev"] = katago.json_value(analysis.ownership_stdev)
     if "includePolicy" in query.included:
-        reply["policy"] = _rounded(result.policy)
+        reply["policy"] = katago.json_value(result.policy)
     return reply
 
 
 def _sign(perspective: str, to_play: int) -> int:
     """Returns 1 where values of the side to move (1 or 2) are reported as they are, -1 where the other side's are."""
     return 1 if perspective == "SIDETOMOVE" or (perspective == "BLACK") == (to_play == BLACK) else -1
-
-
-def _rounded(values: np.ndarray) -> list[float]:
-    return np.round(values.astype(np.float64).ravel(), DIGITS).tolist()
-
-
-def _values(value: float, score: float, sign: int, stdev: float) -> dict[str, float]:
-    """Returns the fields that moves and root share: value in [-1, 1], score in points."""
-    lead = round(sign * score, DIGITS)
-    scores = {"scoreLead": lead, "scoreMean": lead, "scoreSelfplay": lead, "scoreStdev": stdev}
-    return {"winrate": _winrate(value, sign), **scores, "utility": round(sign * value, DIGITS)}
-
-
-def _winrate(value: float, sign: int) -> float:
-    return round((sign * value + 1) / 2, DIGITS)
-
-
-def _move(
-    task: SearchTask, result: PositionResult, move: Candidate, order: int, sign: int, stdev: float
-) -> dict[str, Any]:
-    """Returns one entry of moveInfos."""
-    size, length, lcb = task.query.rules.size, task.query.settings.pv_length + 1, 2 * move.lcb - 1
-    info = {
-        "move": coords.to_gtp(move.action, size),
-        "visits": move.visits,
-        "edgeVisits": move.visits,
-        **_values(move.value, move.score, sign, stdev),
-        "prior": round(move.prior, DIGITS),
-        "lcb": _winrate(lcb, sign),
-        "utilityLcb": round(sign * lcb, DIGITS),
-        **dict.fromkeys(("weight", "edgeWeight", "playSelectionValue"), float(move.visits)),
-        "order": order,
-        "pv": [coords.to_gtp(action, size) for action in move.pv[:length]],
-    }
-    if "includePVVisits" in task.query.included:
-        info["pvVisits"] = info["pvEdgeVisits"] = list(move.pv_visits[:length])
-    if "includeNoResultValue" in task.query.included:
-        info["noResultValue"] = 0.0  # under zerogo's rules every game has a result
-    if "includeMovesOwnership" in task.query.included:
-        info["ownership"] = _rounded(sign * task.previews[move.action])
-    return info
-
-
-def _root(result: PositionResult, sign: int, stdev: float) -> dict[str, Any]:
-    """Returns rootInfo."""
-    analysis, hashes = result.analysis, _hashes(result)
-    values = _values(analysis.value, analysis.score, sign, stdev)
-    return {
-        "currentPlayer": "B" if result.to_play == BLACK else "W",
-        "thisHash": hashes[0],
-        "symHash": min(hashes),
-        "visits": analysis.visits,
-        "weight": float(analysis.visits),
-        **values,
-        "rawWinrate": _winrate(analysis.raw_value, sign),
-        **dict.fromkeys(("rawLead", "rawScoreSelfplay"), round(sign * analysis.raw_score, DIGITS)),
-        "rawScoreSelfplayStdev": stdev,
-        "rawNoResultProb": 0.0,
-        **dict.fromkeys(("rawStWrError", "rawStScoreError", "rawVarTimeLeft"), -1.0),
-    }
 
 
 def _hashes(result: PositionResult) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from zerogo.errors import InputError, quote
 from zerogo.game import Colour
+from zerogo.players.katago import remarks
 from zerogo.players.session import Entry, Restrictions, restrict
 from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
 from zerogo.system import bounds
@@ -30,10 +31,7 @@ MOST_PRIORITY = 2**62 - 1
 MOST_VISITS = 2**50  # KataGo's; a tree ends where memory does, see `engine.Limits`
 PERSPECTIVES = ("BLACK", "WHITE", "SIDETOMOVE")
 COLOURS = {"B": Colour.BLACK, "BLACK": Colour.BLACK, "W": Colour.WHITE, "WHITE": Colour.WHITE}
-WITHOUT_EFFECT = {
-    "includeMovesOwnershipStdev": "a move's ownership is that of one network evaluation, without a deviation",
-    "rootFpuReductionMax": "moves that were not tried have the value of their position",
-}
+WITHOUT_EFFECT = remarks("query", is_supported=False)
 INCLUDES = ("includeOwnership", "includeOwnershipStdev", "includeMovesOwnership", "includePolicy", "includePVVisits")
 INCLUDES += ("includeNoResultValue",)
 REPORTS = ("reportDuringSearchEvery", "firstReportDuringSearchAfter")

@@ -58,7 +58,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     ponder = "keep searching while the opponent thinks (default: --no-ponder)"
     add("--ponder", action=argparse.BooleanOptionalAction, default=False, help=ponder)
     supported = "print what KataGo's GTP and JSON have and zerogo supports or refuses, and exit"
-    add("--supported", action="version", version=_supported(), help=supported)
+    add("--supported", action=_PrintSupported, nargs=0, help=supported)
     games = "folder below which loadsgf and printsgf read and write games (default: any file)"
     add("--games", type=Path, metavar="FOLDER", help=games)
     add("--log", type=Path, metavar="FILE", help="add the conversation to this file")
@@ -69,10 +69,44 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return parsed
 
 
-def _supported() -> str:
-    """Returns supported.tsv as a table: what there is, its name, yes or no, and why or how."""
-    rows = Path(__file__).with_name("supported.tsv").read_text(encoding="utf-8").splitlines()
-    return "\n".join("{:9} {:31} {:4} {}".format(*row.split("\t")).rstrip() for row in rows)
+class _PrintSupported(argparse.Action):
+    """Prints what zerogo has of KataGo's GTP and JSON: the kind of each name, the name, yes or no, and why or how."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from zerogo.players.katago import remarks
+
+        for kind, names in supported_names().items():
+            how = remarks(kind, is_supported=True)
+            rows = [(name, "yes", how.get(name, how.get("*", ""))) for name in names]
+            rows += [(name, "no", why) for name, why in remarks(kind, is_supported=False).items()]
+            for name, word, remark in rows:
+                print(f"{kind:9} {name:31} {word:4} {remark}".rstrip())
+        parser.exit()
+
+
+def supported_names() -> dict[str, list[str]]:
+    """Returns the names of KataGo's GTP and JSON that zerogo has, from where each is declared, by their kind."""
+    from zerogo.analysis import engine, query
+    from zerogo.gtp import analyze, clock, commands
+    from zerogo.players import katago
+    from zerogo.rules import Rules, rulesets
+
+    return {
+        "command": [*commands.COMMANDS],
+        "key": [*analyze.NUMBERS, *analyze.RESTRICTIONS, *analyze.EXTRAS],
+        "info": [name for name in katago.INFO if name not in katago.INFO_EXTRAS],
+        "raw": katago.RAW,
+        "ruleset": [*rulesets.RULESETS],
+        "rule": [*rulesets.to_json(Rules())],
+        "time": [*clock.KATA_KINDS],
+        "param": [*commands.KATA_SETTINGS],
+        "query": sorted(query.FIELDS - query.WITHOUT_EFFECT.keys() - {"action"}),
+        "setting": [*query.SETTINGS],
+        "action": [*engine.ACTIONS],
+        "reply": katago.REPLY,
+        "moveInfo": katago.MOVE_INFO,
+        "rootInfo": katago.ROOT_INFO,
+    }
 
 
 def _check(parser: argparse.ArgumentParser, player: str, overrides: list[str]) -> None:

@@ -26,9 +26,11 @@ from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.gtp import genmove
 from zerogo.gtp.clock import MAX_SECONDS
-from zerogo.gtp.engine import ANY, COMMANDS, Command, Engine, refusals
+from zerogo.gtp.engine import ANY, COMMANDS, Command, Engine
 from zerogo.gtp.protocol import COLOURS, Reply, colour, integer, real, truth, vertex
+from zerogo.players import katago
 from zerogo.players.analyst import Analysis, Candidate
+from zerogo.players.katago import gtp_words, why_refused
 from zerogo.players.session import AnalysisSession, Entry, Restrictions, restrict
 from zerogo.rules import coords
 
@@ -88,7 +90,7 @@ def read_request(
             raise InputError(f"moves can't be avoided in genmove; allowed are {', '.join(NUMBERS)}")
         else:
             allowed = (*NUMBERS, *(RESTRICTIONS if may_restrict else ()), *extras)
-            why = refusals("key").get(key, f"{quote(key)} is not supported")
+            why = why_refused("key", key, f"{quote(key)} is not supported")
             raise InputError(f"{why}; allowed are {', '.join(allowed)}")
     chosen = frozenset(key for key in wanted if wanted[key])
     return AnalyzeRequest(**fields, restrictions=restrict(size, **entries), extras=chosen)
@@ -110,49 +112,24 @@ def _restriction(mover: str, places: str, depth: str, size: int) -> Entry:
 
 def lz_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
     """Returns Leela Zero's line: whole numbers, 10000 is 100 %; empty where there is no move to show."""
-    parts = []
-    for order, found in enumerate(moves_to_show(analysis, request)):
-        winrate, prior, lcb = (round(10_000 * share) for share in (found.winrate, found.prior, found.lcb))
-        parts.append(
-            f"info move {coords.to_gtp(found.action, size)} visits {found.visits} winrate {winrate} prior {prior} "
-            f"lcb {lcb} order {order} pv {coords.vertices(found.pv, size)}"
-        )
-    return " ".join(parts)
+    moves = [katago.move_fields(move, order, size) for order, move in enumerate(moves_to_show(analysis, request))]
+    for fields in moves:
+        fields |= {name: round(10_000 * fields[name]) for name in ("winrate", "prior", "lcb")}
+    return " ".join(f"info {gtp_words(fields, katago.LZ_INFO)}" for fields in moves)
 
 
 def kata_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
     """Returns KataGo's line: floats, and the extras; empty where there is no move to show."""
-    parts = [_kata_move(order, found, request, size) for order, found in enumerate(moves_to_show(analysis, request))]
-    if parts and "rootInfo" in request.extras:
-        parts.append(
-            f"rootInfo visits {analysis.visits} utility {analysis.value:.6f} winrate {analysis.winrate:.6f} "
-            f"scoreMean {analysis.score:.4f} scoreLead {analysis.score:.4f} "
-            f"rawWinrate {(analysis.raw_value + 1) / 2:.6f}"
-        )
-    if parts and "ownership" in request.extras:
-        parts.append(f"ownership {_floats(analysis.ownership)}")
-    if parts and "ownershipStdev" in request.extras:
-        parts.append(f"ownershipStdev {_floats(analysis.ownership_stdev)}")
-    return " ".join(parts)
-
-
-def _kata_move(order: int, found: Candidate, request: AnalyzeRequest, size: int) -> str:
-    """Returns one move's part of a line. Every float has a decimal point: Sabaki takes numbers without one for
-    ten-thousandths. Lizzie and LizGoban read scoreMean, Sabaki and CGOS scoreLead."""
-    parts = [
-        f"info move {coords.to_gtp(found.action, size)} visits {found.visits} edgeVisits {found.visits} "
-        f"utility {found.value:.6f} winrate {found.winrate:.6f} scoreMean {found.score:.4f} "
-        f"scoreLead {found.score:.4f} prior {found.prior:.6f} lcb {found.lcb:.6f} "
-        f"utilityLcb {2 * found.lcb - 1:.6f} weight {found.visits:.1f}"
-    ]
-    if "noResultValue" in request.extras:
-        parts.append("noResultValue 0.000000")  # under zerogo's rules every game has a result
-    parts.append(f"order {order} pv {coords.vertices(found.pv, size)}")
-    visits = " ".join(map(str, found.pv_visits))  # a tree has one edge to each node, so both counts are the same
-    parts += [f"{name} {visits}" for name in ("pvVisits", "pvEdgeVisits") if name in request.extras]
-    if "movesOwnership" in request.extras and found.ownership is not None:
-        parts.append(f"movesOwnership {_floats(found.ownership)}")
-    return " ".join(parts)
+    moves = [katago.move_fields(move, order, size) for order, move in enumerate(moves_to_show(analysis, request))]
+    names = [name for name in katago.INFO if name not in katago.INFO_EXTRAS or name in request.extras]
+    words = [f"info {gtp_words(fields, names)}" for fields in moves]
+    if words and "rootInfo" in request.extras:
+        words.append(f"rootInfo {gtp_words(katago.root_fields(analysis), katago.GTP_ROOT_INFO)}")
+    if words and "ownership" in request.extras:
+        words.append(gtp_words({"ownership": analysis.ownership}, ["ownership"]))
+    if words and "ownershipStdev" in request.extras:
+        words.append(gtp_words({"ownershipStdev": analysis.ownership_stdev}, ["ownershipStdev"]))
+    return " ".join(words)
 
 
 def moves_to_show(analysis: Analysis, request: AnalyzeRequest) -> list[Candidate]:
@@ -166,11 +143,6 @@ def moves_to_show(analysis: Analysis, request: AnalyzeRequest) -> list[Candidate
     known = {"visits": 0, "value": analysis.value, "score": analysis.score, "lcb": 0.0, "pv_visits": (0,)}
     unvisited = ((action, float(analysis.prior[action])) for action in others[:lacking])
     return found + [Candidate(action=action, prior=prior, pv=(action,), **known) for action, prior in unvisited]
-
-
-def _floats(numbers: np.ndarray) -> str:
-    """Returns the numbers of a board, from the top left, row by row."""
-    return " ".join(f"{number:.4f}" for number in numbers.flatten().tolist())
 
 
 class Reporter:
@@ -310,9 +282,9 @@ def _raw_lines(turn: int, found: Evaluation, legal: np.ndarray, sign: int) -> st
     win, lead = (1 + sign * float(found.value[0])) / 2, sign * float(found.score[0])
     prior = np.where(legal, found.prior[0].float().cpu().numpy(), np.nan)
     ownership = sign * found.ownership[0].cpu().numpy()
-    rows = [f"symmetry {turn}", f"whiteWin {win:.6f}", f"whiteLoss {1 - win:.6f}", "noResult 0.000000"]
-    rows += [f"whiteLead {lead:.6f}", f"whiteScoreSelfplay {lead:.6f}"]
-    rows += [f"{name} -1.000000" for name in ("varTimeLeft", "shorttermWinlossError", "shorttermScoreError")]
+    fields = {"symmetry": turn, "whiteWin": win, "whiteLoss": 1 - win, "noResult": 0.0, "whiteLead": lead}
+    fields |= {"whiteScoreSelfplay": lead, **dict.fromkeys(katago.NOT_PREDICTED, -1.0)}
+    rows = [gtp_words(fields, [name]) for name in fields]
     rows += ["policy", *_rows(prior[:-1].reshape(ownership.shape)), f"policyPass {prior[-1]:.6f}".replace("nan", "NAN")]
     return "\n".join([*rows, "whiteOwnership", *_rows(ownership)])
 

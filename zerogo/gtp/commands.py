@@ -15,8 +15,9 @@ from zerogo.errors import InputError, quote, shorten_path
 from zerogo.game import Colour
 from zerogo.gtp import analyze, genmove, protocol  # noqa: F401 (their commands join the table)
 from zerogo.gtp.clock import KATA_KINDS, KATA_USAGE, KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kata_time, kgs_time
-from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, GtpEngine, answer, refusals, tell_internal
+from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, GtpEngine, answer, tell_internal
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
+from zerogo.players.katago import why_refused
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, room_for
 from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
@@ -442,7 +443,7 @@ def kata_get_param(engine: GtpEngine, name: str) -> str:
         "resignThreshold": f"{2 * options.resign_winrate - 1:g}",  # KataGo's is a value from -1 to 1
     }
     if name not in values:
-        why = refusals("param").get(name, f"there is no parameter {quote(name)}")
+        why = why_refused("param", name, f"there is no parameter {quote(name)}")
         raise InputError(f"{why}; allowed are {', '.join(KATA_SETTINGS)}")
     return values[name]
 

@@ -11,7 +11,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 from zerogo import cli
@@ -22,6 +21,7 @@ from zerogo.gtp.protocol import Input, Reply, Request
 from zerogo.players import plays_on, require_size
 from zerogo.players.analyst import autotune_leaves
 from zerogo.players.engine import Durations, Engine, Options
+from zerogo.players.katago import why_refused
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, room_for
 from zerogo.rules import Rules, rulesets
@@ -30,7 +30,6 @@ from zerogo.rules.coords import listed
 NAME = "zerogo"
 RANDOM = "random"  # the player without a search
 TREE_BYTES = 2**29  # of the tree at most: growing on would take longer than an analysis may take to stop
-SUPPORTED = Path(__file__).with_name("supported.tsv")  # what KataGo answers, and what zerogo does
 ANY = sys.maxsize  # as `most` of a command: any number of arguments
 
 
@@ -179,19 +178,12 @@ class Command:
         return self.handler(engine, *([reply] if self.streams else []), *arguments) or ""
 
 
-@cache
-def refusals(kind: str) -> dict[str, str]:
-    """Returns why zerogo does not know KataGo's other commands, keys of kata-analyze or parameters, by their names."""
-    rows = (row.split("\t") for row in SUPPORTED.read_text(encoding="utf-8").splitlines())
-    return {name: f"{name}: {why}" for of, name, is_known, why in rows if (of, is_known) == (kind, "no")}
-
-
 def answer(engine: GtpEngine, request: Request, source: Input, write: Callable[[str], None]) -> None:
     """Writes the reply to one request. What goes wrong inside is a refusal, too, so that no game is lost by it."""
     reply, problem = Reply(request.id, write, source), ""
     try:
         if request.command not in COMMANDS:
-            raise InputError(refusals("command").get(request.command, "unknown command"))
+            raise InputError(why_refused("command", request.command, "unknown command"))
         text = COMMANDS[request.command].run(engine, reply, request.arguments)
         if not reply.has_begun:
             reply.send(text)

@@ -2,7 +2,7 @@
 candidate moves with winrate, score and best line, and the ownership of points."""
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -310,9 +310,9 @@ class Analysis:
     def ownership_stdev(self) -> np.ndarray:
         """How far the ownership spreads over the position and those after its evaluated moves, weighted by their
         visits: float32 [N, N], 0 to 1."""
-        seen = [found for found in self.candidates if found.ownership is not None]
-        boards = np.stack([self.ownership, *(found.ownership for found in seen)])
-        weights = [1, *(found.visits for found in seen)]
+        seen = [move for move in self.candidates[:MOST_SCORED] if move.ownership is not None]
+        boards = np.stack([self.ownership, *(move.ownership for move in seen)])
+        weights = [1, *(move.visits for move in seen)]
         mean = np.average(boards, axis=0, weights=weights)
         return np.sqrt(np.average((boards - mean) ** 2, axis=0, weights=weights))
 
@@ -339,7 +339,7 @@ def read_analyses(
     if settings.lcb:
         best_moves = puct.best_moves(nodes, settings).tolist()
         ranked = [sorted(moves, key=lambda move: move != best) for moves, best in zip(ranked, best_moves, strict=True)]
-    lines = _best_lines(tree, game_index, children.clamp(min=NULL_NODE).long(), ranked)
+    lines = _principal_variations(tree, game_index, children.clamp(min=NULL_NODE).long(), ranked)
 
     def without_points(values: Tensor, scores: Tensor) -> Tensor:
         """Returns the part of values that is about winning: float64, of the shape of both."""
@@ -373,10 +373,13 @@ def read_analyses(
     ]
 
 
-def moves_to_evaluate(tree: Tree, game_index: Tensor, previews: list[Previews]) -> list[list[int]]:
-    """Returns those of the best moves of each game's root that `evaluate_children` has not seen."""
-    ranked = zip(visited(tree, game_index), previews, strict=True)
-    return [[action for action in actions[:MOST_SCORED] if action not in known] for actions, known in ranked]
+def moves_to_evaluate(
+    tree: Tree, game_index: Tensor, previews: list[Previews], limits: Sequence[int | None] = (MOST_SCORED,)
+) -> list[list[int]]:
+    """Returns those of the best moves of each game's root that `evaluate_children` has not seen. limits: how many of
+    the best, of each game; None for all visited ones."""
+    ranked = zip(visited(tree, game_index), previews, limits, strict=True)
+    return [[action for action in actions[:limit] if action not in seen] for actions, seen, limit in ranked]
 
 
 def evaluate_children(
@@ -408,7 +411,7 @@ def _children(tree: Tree, game_index: Tensor, node: Tensor) -> tuple[Tensor, Ten
     return children, torch.where((children == NULL_NODE) | (node == NULL_NODE).unsqueeze(1), 0, visits)
 
 
-def _best_lines(
+def _principal_variations(
     tree: Tree, game_index: Tensor, children: Tensor, ranked: list[list[int]]
 ) -> list[list[list[tuple[int, int]]]]:
     """Returns the best line from each ranked move of each game, as moves with visits; children: int64 [K, A]."""
