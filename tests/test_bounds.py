@@ -1,5 +1,6 @@
 """What a file or a text from a stranger may take of this process, and what a message says of it."""
 
+import contextlib
 import os
 import pickle
 import re
@@ -12,11 +13,13 @@ import numpy as np
 import pytest
 
 from zerogo import checkpoint, config, sgf
+from zerogo.analysis.engine import AnalysisEngine
 from zerogo.analysis.query import FIELDS, AnalysisSettings, parse, read_config
 from zerogo.errors import InputError, quote
 from zerogo.gtp.engine import COMMANDS
 from zerogo.replay import load_shard
 from zerogo.system import bounds
+from zerogo.system.runtime import MOST_OF_A_LINE
 
 READERS = (sgf.read, config.load, read_config, checkpoint.load, load_shard)
 
@@ -70,6 +73,45 @@ def test_a_small_pickle_of_many_lists_is_refused_before_it_is_loaded(tmp_path: P
 def test_nested_and_long_json_is_refused(text) -> None:
     with pytest.raises(ValueError, match="nested too deeply|more than 100000 values"):
         bounds.parse_json(text)
+
+
+def peak_memory(call) -> int:
+    """Returns how many bytes a call allocates at most at a time; it may refuse."""
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(InputError):
+            call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+WIDE = '"\N{GRINNING FACE}'
+LINES = [WIDE + "a" * (2**18 - 9) + '"', WIDE + "a" * (2**20 - 9) + '"', "[" + "[],{}," * 4_000 + "1]"]
+LINES += ["{" + ",".join(f'"{k}":{number}' for k in range(number)) + "}" for number in (14_900, 90_000)]
+
+
+@pytest.mark.parametrize("line", LINES, ids=range(5))
+def test_a_line_takes_twice_the_memory_that_it_may_have(line: str) -> None:
+    engine = AnalysisEngine(gtp_talk.engine("mcts:4", "game.size=5").analyst, [].append)
+    data = line.encode()
+    assert peak_memory(lambda: engine.take(data)) < 2.5 * MOST_OF_A_LINE
+
+
+@pytest.mark.parametrize("unit", [b"(;B[aa])", b";", b"[aa]", b"(;"])
+def test_a_game_of_many_small_parts_is_refused_before_it_is_parsed(unit: bytes, monkeypatch) -> None:
+    monkeypatch.setattr(sgf.files.sgf_grammar, "parse_sgf_game", None)
+    number = sgf.files.MOST_TOKENS // len(re.findall(rb"[;()]|\[", unit)) + 1
+    with pytest.raises(InputError, match="its first game has more than 300000 nodes"):
+        sgf.read_text(b"(;SZ[9]AB[aa]" + unit * number + b")")
+
+
+def test_a_long_text_is_not_copied_before_it_is_parsed(monkeypatch) -> None:
+    monkeypatch.setattr(sgf.files, "MOST_BYTES", 2**22)
+    plain, wide = b"(;SZ[9]C[" + b"x" * 2**22 + b"])", "(;SZ[9]C[\N{GRINNING FACE}".encode() + b"x" * 2**20 + b"])"
+    assert peak_memory(lambda: sgf.files.parse(plain, "plain")) < 1.1 * 2**22
+    with pytest.raises(InputError, match="not all of them ASCII; allowed are 1048576"):
+        sgf.files.parse(wide, "wide")
 
 
 def test_a_message_quotes_little() -> None:

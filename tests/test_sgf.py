@@ -300,7 +300,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_file_of_nothing_but_moves_takes_little(tmp_path: Path) -> None:
     path = tmp_path / "long.sgf"
     path.write_bytes(b"(;SZ[9]" + b";B[ee]" * 3_000_000 + b")")
-    with within(120), pytest.raises(InputError, match="its first game has more than 500000 nodes and values"):
+    with within(120), pytest.raises(InputError, match="its first game has more than 300000 nodes and values"):
         sgf.read(path)
     path.write_bytes(b"(;SZ[9];B[ee]C[a \\] ;;;(((])" + b"(;SZ[9];B[ee])" * 200_000)  # a collection is read
     assert len(sgf.read(path).moves) == 1

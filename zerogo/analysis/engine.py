@@ -31,6 +31,9 @@ FEWEST_ROWS = 4  # of a batch
 MOST_POINTS = 2**21  # of the boards that a network sees at a time: 800 MB for each layer of 96 channels in float32
 READ_POINTS = 2**15  # of the boards that are read at a time, each with up to 16 moves to be evaluated
 REMEMBERED = 8  # games with all their positions, some megabytes each on 19x19
+# Of one line; a game of 1000 moves with all its turns takes 20,000 bytes and 5,000 values. What is read of a line takes
+# up to 8 times as many bytes, and 150 for each value.
+MOST_QUERY_BYTES, MOST_QUERY_VALUES = 2**18, 15_000
 ACTIONS = ("query_version", "query_models", "clear_cache", "terminate", "terminate_all")
 
 
@@ -277,9 +280,11 @@ def _object(line: str | bytes) -> dict[str, Any]:
     """Returns a line's JSON object. Raises InputError for anything else, and where it has no id."""
     if line == runtime.TOO_LONG:
         raise InputError(line.decode())
+    if len(line) > MOST_QUERY_BYTES:
+        raise InputError(f"the line has {len(line)} bytes; a query may have {MOST_QUERY_BYTES}")
     try:
         text = (line.decode() if isinstance(line, bytes) else line).removeprefix("\ufeff")  # Windows begins a file so
-        fields = bounds.parse_json(text, parse_constant=_finite, parse_float=_finite)
+        fields = bounds.parse_json(text, MOST_QUERY_VALUES, parse_constant=_finite, parse_float=_finite)
     except ValueError as error:  # of UTF-8, too
         raise InputError(f"could not parse input line as json request: {error}") from None
     if not isinstance(fields, dict):

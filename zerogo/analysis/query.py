@@ -159,7 +159,7 @@ def number(name: str, value: Any, low: float, high: float) -> float:
 
 def shown(value: Any) -> str:
     """Returns a value of a query as JSON, shortened: it may be a whole game."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value[:80] if isinstance(value, str) else value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 

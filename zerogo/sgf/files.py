@@ -53,7 +53,7 @@ _NUMBER = re.compile(r"[+-]?\d{1,12}(?:[.,]\d{0,20})?|[+-]?[.,]\d{1,20}")
 _COLOUR_OF = {"AB": 1, "AW": 2, "AE": 0}
 Node = dict[str, list[bytes]]
 MOST_BYTES = 64 * 2**20  # of a file; the largest collections of commented games are a tenth of it
-MOST_TOKENS = 500_000  # nodes and values of one game with its variations; a dictionary of joseki has half of them
+MOST_TOKENS = 300_000  # nodes, brackets and values of one game, of 420 bytes each; a dictionary of joseki has 250,000
 MOST_NODES = 2_000_000  # of all lines of a tree together, each counted from the root
 # How a file of each encoding begins; the last two lack a byte order mark.
 STARTS = (
@@ -424,20 +424,28 @@ def _share_of_common(text: str | None, name: str) -> float:
 
 def parse(source: str | bytes, where: str) -> Coarse_game_tree:
     """Returns the first game tree of a text; where: its name in complaints. Raises InputError if it is broken."""
-    text = source if isinstance(source, str) else decode(source)
-    data = text.encode("utf-8", "replace")
+    if len(source) > MOST_BYTES // 4 and not source.isascii():  # each byte may take four when it is decoded
+        raise InputError(f"{where}: it has {len(source)} bytes, not all of them ASCII; allowed are {MOST_BYTES // 4}")
+    is_plain = isinstance(source, bytes) and _is_plain(source)
+    data = source if is_plain else (source if isinstance(source, str) else decode(source)).encode("utf-8", "replace")
     if _LONG_NAME.search(data):
         data = _VALUE_OR_NAME.sub(
             lambda found: _LONG_NAMES.get(found[0].decode().lower(), "").encode() or found[0], data
         )
     if not data.strip(b"\0 \t\r\n"):
         raise InputError(f"{where}: it is empty; a game record such as (;SZ[9];B[ee]) is needed")
-    if data.count(b"[") + data.count(b";") > MOST_TOKENS and _num_tokens(data) > MOST_TOKENS:
+    if sum(map(data.count, (b"[", b";", b"(", b")"))) > MOST_TOKENS and _num_tokens(data) > MOST_TOKENS:
         raise InputError(f"{where}: its first game has more than {MOST_TOKENS} nodes and values; no game record has")
     try:
         return sgf_grammar.parse_sgf_game(data)
     except ValueError as error:
         raise InputError(f"{where}: {_complaint(data, str(error))}") from None
+
+
+def _is_plain(data: bytes) -> bool:
+    """Whether these are ASCII bytes that mean ASCII in the encoding that the file has."""
+    may_switch = (_declared(data) or "").startswith(_STATEFUL) or data.startswith(tuple(start for start, _ in STARTS))
+    return data.isascii() and not may_switch
 
 
 def _num_tokens(data: bytes) -> int:

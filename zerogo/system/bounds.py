@@ -61,12 +61,12 @@ def read_file(path: str | os.PathLike, most_bytes: int, what: str, follow_links:
     return data
 
 
-def parse_json(text: str | bytes, **options: Any) -> Any:
-    """Returns the value of a JSON text. Raises ValueError where it is none, has more than `MOST_JSON` values, or nests
-    them too deeply. options: of json.loads."""
+def parse_json(text: str | bytes, most_values: int = MOST_JSON, **options: Any) -> Any:
+    """Returns the value of a JSON text. Raises ValueError where it is none, has more than so many values, or nests them
+    too deeply. options: of json.loads."""
     marks = (b"[", b"{", b",") if isinstance(text, bytes) else ("[", "{", ",")
-    if sum(map(text.count, marks)) > MOST_JSON:
-        raise ValueError(f"it holds more than {MOST_JSON} values")
+    if sum(map(text.count, marks)) > most_values:
+        raise ValueError(f"it holds more than {most_values} values")
     try:
         return json.loads(text, **options)
     except RecursionError:
