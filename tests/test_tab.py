@@ -412,7 +412,7 @@ def test_the_worker_starts_answers_and_ends(root: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
     worker = entry.WorkerProcess()
     assert worker.one("play_move", {"position": POSITION})["next"] == "b" and not worker._waiting
-    worker._process.stdin.close()
+    worker._send({"end": True})
     assert worker._process.wait() == 0
 
 

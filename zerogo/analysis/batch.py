@@ -82,7 +82,7 @@ def power_of_two(number: int) -> int:
 
 
 class PositionResult(NamedTuple):
-    """What was found of one position, all from the view of its side to move.
+    """The result of one position, all from the view of its side to move.
 
     analysis: of the search. policy: the network's prior, float32 [A], -1 where illegal, restrictions apart. stones:
     int8 [N, N]. to_play: 1 or 2. ko: point, -1 for none."""
@@ -95,11 +95,11 @@ class PositionResult(NamedTuple):
 
 
 class SearchBatch:
-    """Up to `most` positions of one kind. tasks: by index, None where there is room."""
+    """Up to `num_rows` positions of one kind. tasks: by index, None where there is room."""
 
-    def __init__(self, analyst: Analyst, kind: BatchKind, most: int) -> None:
+    def __init__(self, analyst: Analyst, kind: BatchKind, num_rows: int) -> None:
         self.analyst, self.kind = analyst, kind
-        self.tasks: list[SearchTask | None] = [None] * most
+        self.tasks: list[SearchTask | None] = [None] * num_rows
         leaves = max(1, min(analyst.search.settings.leaves, kind.nodes // NODES_A_LEAF))
         game = RestrictedGo if kind.is_restricted else None
         self.search = analyst.search_with(game, keep_tree=False, leaves=leaves)
@@ -168,7 +168,7 @@ class SearchBatch:
 
     @torch.inference_mode()
     def read(self, tasks: Sequence[SearchTask]) -> list[PositionResult]:
-        """Returns what was found of positions so far."""
+        """Returns the results of positions so far."""
         index = torch.tensor([task.index for task in tasks], device=self.analyst.device)
         states = self.search_state.states.select(index)
         self._evaluate(tasks, states)

@@ -30,7 +30,7 @@ from zerogo.system import bounds, runtime
 FEWEST_ROWS = 4  # of a batch
 MOST_POINTS = 2**21  # of the boards that a network sees at a time: 800 MB for each layer of 96 channels in float32
 READ_POINTS = 2**15  # of the boards that are read at a time, each with up to 16 moves to be evaluated
-REMEMBERED = 8  # games with all their positions, some megabytes each on 19x19
+MOST_GAMES = 8  # games with all their positions, some megabytes each on 19x19
 # Of one line; a game of 1000 moves with all its turns takes 20,000 bytes and 5,000 values. What is read of a line takes
 # up to 8 times as many bytes, and 150 for each value.
 MOST_QUERY_BYTES, MOST_QUERY_VALUES = 2**18, 15_000
@@ -72,7 +72,7 @@ class AnalysisEngine:
     _warned: set[str] = field(default_factory=set, init=False)
     _arrived: int = field(default=0, init=False)
     _width: int = field(default=FEWEST_ROWS, init=False)  # positions that are searched in one step
-    _game_of: Any = field(default_factory=lambda: lru_cache(REMEMBERED)(_new_game), init=False)
+    _game_of: Any = field(default_factory=lambda: lru_cache(MOST_GAMES)(_new_game), init=False)
 
     @property
     def is_busy(self) -> bool:
@@ -95,8 +95,8 @@ class AnalysisEngine:
         except InputError as error:
             self.write({"error": str(error)})
         except RecursionError:  # what json could read may still be too deep to be checked, shown or sent back
-            known = {"id": fields["id"]} if "id" in fields else {}
-            self.write(known | {"error": "the brackets of the line are nested too deeply"})
+            identity = {"id": fields["id"]} if "id" in fields else {}
+            self.write(identity | {"error": "the brackets of the line are nested too deeply"})
 
     def step(self) -> bool:
         """Begins what there is room for, steps the first searches, writes what is due; returns whether it is busy."""
@@ -128,9 +128,9 @@ class AnalysisEngine:
         check_moves(query, self._game_of(query.rules, query.start, query.first))
         bytes_a_node = BatchKind(query.rules.size, 1, query.restrictions is not None).tree_bytes // 3
         fitting = max(1, self.limits.memory // bytes_a_node)
-        most = min(self.limits.nodes, power_of_two(fitting + 1) // 2)
-        visits = min(query.settings.max_visits, most)
-        short = [("maxVisits", f"memory limits a search here to {most} visits")]
+        limit = min(self.limits.nodes, power_of_two(fitting + 1) // 2)
+        visits = min(query.settings.max_visits, limit)
+        short = [("maxVisits", f"memory limits a search here to {limit} visits")]
         for name, text in (*query.warnings, *(short if visits < query.settings.max_visits else ())):
             if text not in self._warned:  # thousands of queries may have the same
                 self.warn(f"warning: query {shown(query.id)}, {name}: {text}")

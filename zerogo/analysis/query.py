@@ -19,7 +19,7 @@ from typing import Any
 
 from zerogo.errors import InputError, quote
 from zerogo.game import Colour
-from zerogo.players.katago import remarks
+from zerogo.players.katago import COLOUR_WORDS, remarks
 from zerogo.players.session import Entry, Restrictions, restrict
 from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
 from zerogo.system import bounds
@@ -30,7 +30,6 @@ MOST_KOMI = 150.0
 MOST_PRIORITY = 2**62 - 1
 MOST_VISITS = 2**50  # KataGo's; a tree ends where memory does, see `engine.Limits`
 PERSPECTIVES = ("BLACK", "WHITE", "SIDETOMOVE")
-COLOURS = {"B": Colour.BLACK, "BLACK": Colour.BLACK, "W": Colour.WHITE, "WHITE": Colour.WHITE}
 WITHOUT_EFFECT = remarks("query", is_supported=False)
 INCLUDES = ("includeOwnership", "includeOwnershipStdev", "includeMovesOwnership", "includePolicy", "includePVVisits")
 INCLUDES += ("includeNoResultValue",)
@@ -211,7 +210,7 @@ def _size(fields: dict[str, Any], only_sizes: Collection[int] | None) -> int:
 
 
 def _colour(value: Any) -> Colour:
-    colour = COLOURS.get(value.upper()) if isinstance(value, str) else None
+    colour = COLOUR_WORDS.get(value.lower()) if isinstance(value, str) else None
     if colour is None:
         raise InputError(f'the player is {shown(value)}; it must be "B" or "W"')
     return colour
@@ -263,18 +262,18 @@ def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
     if "priority" in fields and "priorities" in fields:
         raise QueryError("priority and priorities are both given; only one of them may be", "priority")
     with at_field("analyzeTurns"):
-        given = _list("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")
-        if not given:
+        values = _list("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")
+        if not values:
             raise InputError("analyzeTurns is []; there must be one turn or more")
-        turns = [whole("a turn", turn, 0, last) for turn in given]
+        turns = [whole("a turn", turn, 0, last) for turn in values]
     with at_field("priority"):
         priorities = [whole("priority", fields.get("priority", 0), -MOST_PRIORITY, MOST_PRIORITY)] * len(turns)
     if "priorities" in fields:
         with at_field("priorities"):
-            given = _list("priorities", fields["priorities"], "whole numbers, one for each of analyzeTurns")
-            if "analyzeTurns" not in fields or len(given) != len(turns):
-                raise InputError(f"there are {len(given)} priorities; there must be one for each of analyzeTurns")
-            priorities = [whole("a priority", value, -MOST_PRIORITY, MOST_PRIORITY) for value in given]
+            values = _list("priorities", fields["priorities"], "whole numbers, one for each of analyzeTurns")
+            if "analyzeTurns" not in fields or len(values) != len(turns):
+                raise InputError(f"there are {len(values)} priorities; there must be one for each of analyzeTurns")
+            priorities = [whole("a priority", value, -MOST_PRIORITY, MOST_PRIORITY) for value in values]
     return tuple(sorted(dict(zip(turns, priorities, strict=True)).items()))
 
 
@@ -299,10 +298,10 @@ def _rules(fields: dict[str, Any], size: int) -> tuple[Rules, list[tuple[str, st
 def _settings(fields: dict[str, Any], settings: AnalysisSettings) -> tuple[AnalysisSettings, list[str]]:
     """Returns the settings of the query, and the names in overrideSettings that have no meaning here."""
     with at_field("overrideSettings"):
-        given = fields.get("overrideSettings", {})
-        if not isinstance(given, dict):
-            raise InputError(f"overrideSettings are {shown(given)}; they must be an object")
-        settings, unknown = settings.changed(given)
+        overrides = fields.get("overrideSettings", {})
+        if not isinstance(overrides, dict):
+            raise InputError(f"overrideSettings are {shown(overrides)}; they must be an object")
+        settings, unknown = settings.changed(overrides)
     for name in [name for name in ("maxVisits", "analysisPVLen", "rootPolicyTemperature") if name in fields]:
         with at_field(name):
             if name == "maxVisits":  # the others may be texts, as in config files
@@ -318,10 +317,10 @@ def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
     name = "allowMoves" if "allowMoves" in fields else "avoidMoves"
     with at_field(name):
         entries = _list(name, fields.get(name, []), "objects with player, moves and untilDepth")
-        found = [_restriction(name, entry, size) for entry in entries]
-        if name == "allowMoves" and len({mover for mover, _, _ in found}) < len(found):
+        restrictions = [_restriction(name, entry, size) for entry in entries]
+        if name == "allowMoves" and len({mover for mover, _, _ in restrictions}) < len(restrictions):
             raise InputError("allowMoves has two entries for one player; each may have one")
-        return restrict(size, **{name.removesuffix("Moves"): found})
+        return restrict(size, **{name.removesuffix("Moves"): restrictions})
 
 
 def _restriction(name: str, entry: Any, size: int) -> Entry:
@@ -365,11 +364,11 @@ def read_config(path: str | Path) -> dict[str, str]:
 
 def read_overrides(text: str) -> dict[str, str]:
     """Returns the settings of `-override-config`, "key=value,key=value". Raises InputError for a part without "="."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    for part in parts:
-        if "=" not in part:
-            raise InputError(f"-override-config has {quote(part)}; it must be key=value, several with commas between")
-    return _pairs(parts)
+    settings = [word.strip() for word in text.split(",") if word.strip()]
+    for word in settings:
+        if "=" not in word:
+            raise InputError(f"-override-config has {quote(word)}; it must be key=value, several with commas between")
+    return _pairs(settings)
 
 
 def _pairs(lines: Iterable[str]) -> dict[str, str]:

@@ -27,10 +27,10 @@ from zerogo.game import Colour
 from zerogo.gtp import genmove
 from zerogo.gtp.clock import MAX_SECONDS
 from zerogo.gtp.engine import ANY, COMMANDS, Command, Engine
-from zerogo.gtp.protocol import COLOURS, Reply, colour, integer, real, truth, vertex
+from zerogo.gtp.protocol import Reply, colour, integer, real, truth, vertex
 from zerogo.players import katago
 from zerogo.players.analyst import Analysis, Candidate
-from zerogo.players.katago import gtp_words, why_refused
+from zerogo.players.katago import COLOUR_WORDS, gtp_words, why_refused
 from zerogo.players.session import AnalysisSession, Entry, Restrictions, restrict
 from zerogo.rules import coords
 
@@ -68,9 +68,9 @@ def read_request(
 ) -> AnalyzeRequest:
     """Returns the meaning of `[colour] [interval] [key value]…`, keys in any order. extras: which of EXTRAS there are.
     may_restrict: whether `avoid` and `allow` are. Raises InputError for what is not supported."""
-    words, fields, wanted = list(arguments), {}, dict.fromkeys(extras, False)
+    words, fields, extra_values = list(arguments), {}, dict.fromkeys(extras, False)
     entries: dict[str, list[Entry]] = {key: [] for key in RESTRICTIONS}
-    if words and words[0].lower() in COLOURS:
+    if words and words[0].lower() in COLOUR_WORDS:
         fields["player"] = colour(words.pop(0))
     if words and not words[0][0].isalpha():
         words.insert(0, "interval")
@@ -85,23 +85,23 @@ def read_request(
         elif key == "maxmoves":
             fields["max_moves"] = integer(*_values(rest, key), key, 0, MAX_NUMBER)
         elif key in extras:
-            wanted[key] = truth(*_values(rest, key), key)
+            extra_values[key] = truth(*_values(rest, key), key)
         elif key in RESTRICTIONS:
             raise InputError(f"moves can't be avoided in genmove; allowed are {', '.join(NUMBERS)}")
         else:
             allowed = (*NUMBERS, *(RESTRICTIONS if may_restrict else ()), *extras)
             why = why_refused("key", key, f"{quote(key)} is not supported")
             raise InputError(f"{why}; allowed are {', '.join(allowed)}")
-    chosen = frozenset(key for key in wanted if wanted[key])
+    chosen = frozenset(key for key in extra_values if extra_values[key])
     return AnalyzeRequest(**fields, restrictions=restrict(size, **entries), extras=chosen)
 
 
 def _values(rest: Iterator[str], key: str, number: int = 1) -> list[str]:
     """Returns the words behind a key."""
-    found = [next(rest, "") for _ in range(number)]
-    if "" in found:
+    values = [next(rest, "") for _ in range(number)]
+    if "" in values:
         raise InputError(f"syntax error; write: {key} {'VALUE' if number == 1 else 'COLOUR VERTEX,VERTEX,… DEPTH'}")
-    return found
+    return values
 
 
 def _restriction(mover: str, places: str, depth: str, size: int) -> Entry:
@@ -134,15 +134,15 @@ def kata_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
 
 def moves_to_show(analysis: Analysis, request: AnalyzeRequest) -> list[Candidate]:
     """Returns the visited moves, the best first, then others by prior until there are as many as asked for."""
-    found = analysis.candidates[: request.max_moves]
-    lacking = max(0, min(request.min_moves, request.max_moves) - len(found))
+    moves = analysis.candidates[: request.max_moves]
+    lacking = max(0, min(request.min_moves, request.max_moves) - len(moves))
     visited = {candidate.action for candidate in analysis.candidates}
     by_prior = np.argsort(-analysis.prior, kind="stable").tolist()
     others = [action for action in by_prior if analysis.legal[action] and action not in visited]
     # Nothing is known of these but the prior; like the search they are taken to be worth what the position is.
-    known = {"visits": 0, "value": analysis.value, "score": analysis.score, "lcb": 0.0, "pv_visits": (0,)}
+    numbers = {"visits": 0, "value": analysis.value, "score": analysis.score, "lcb": 0.0, "pv_visits": (0,)}
     unvisited = ((action, float(analysis.prior[action])) for action in others[:lacking])
-    return found + [Candidate(action=action, prior=prior, pv=(action,), **known) for action, prior in unvisited]
+    return moves + [Candidate(action=action, prior=prior, pv=(action,), **numbers) for action, prior in unvisited]
 
 
 class Reporter:
@@ -259,7 +259,7 @@ def kata_raw_nn(engine: Engine, *arguments: str) -> str:
     means, with an even policy, the same each time. A policy here is neither optimistic nor not, whatever OPTIMISM is.
     """
     words = list(arguments)
-    player = colour(words.pop(0)) if words[0].lower() in COLOURS else engine.game.to_play
+    player = colour(words.pop(0)) if words[0].lower() in COLOUR_WORDS else engine.game.to_play
     symmetry = words.pop(0) if words else ""
     is_all = symmetry.lower() == "all"
     turns = range(NUM_SYMMETRIES) if is_all else [integer(symmetry, "symmetry", 0, NUM_SYMMETRIES - 1)]
@@ -271,17 +271,17 @@ def kata_raw_nn(engine: Engine, *arguments: str) -> str:
     sign = 1 if player is Colour.WHITE else -1
     evaluations = (engine.analyst.evaluate(state, turn=turn) for turn in turns)
     return "\n".join(
-        ["", *(_raw_lines(turn, found, legal, sign) for turn, found in zip(turns, evaluations, strict=True))]
+        ["", *(_raw_lines(turn, evaluation, legal, sign) for turn, evaluation in zip(turns, evaluations, strict=True))]
     )
 
 
-def _raw_lines(turn: int, found: Evaluation, legal: np.ndarray, sign: int) -> str:
+def _raw_lines(turn: int, evaluation: Evaluation, legal: np.ndarray, sign: int) -> str:
     """Returns the lines for one symmetry. legal: bool [A]. sign: -1 where the evaluation is from Black's view.
 
     Three keys are -1, KataGo's sign for what a network does not have; whiteScoreSelfplaySq has none and is left out."""
-    win, lead = (1 + sign * float(found.value[0])) / 2, sign * float(found.score[0])
-    prior = np.where(legal, found.prior[0].float().cpu().numpy(), np.nan)
-    ownership = sign * found.ownership[0].cpu().numpy()
+    win, lead = (1 + sign * float(evaluation.value[0])) / 2, sign * float(evaluation.score[0])
+    prior = np.where(legal, evaluation.prior[0].float().cpu().numpy(), np.nan)
+    ownership = sign * evaluation.ownership[0].cpu().numpy()
     fields = {"symmetry": turn, "whiteWin": win, "whiteLoss": 1 - win, "noResult": 0.0, "whiteLead": lead}
     fields |= {"whiteScoreSelfplay": lead, **dict.fromkeys(katago.NOT_PREDICTED, -1.0)}
     rows = [gtp_words(fields, [name]) for name in fields]
@@ -323,8 +323,8 @@ def gogui_analyze_commands(engine: Engine) -> str:
 @Command("zerogo-ownership", "[COLOUR]", 0, 1, needs_search=True)
 def ownership(engine: Engine, player: str = "") -> str:
     """Returns a dboard: how surely each point will be Black's (to 1) or White's (to -1)."""
-    found, sign = _analysis(engine, player)
-    return _board([[f"{sign * number:.3f}" for number in row] for row in found.ownership.tolist()])
+    analysis, sign = _analysis(engine, player)
+    return _board([[f"{sign * number:.3f}" for number in row] for row in analysis.ownership.tolist()])
 
 
 @Command("zerogo-policy", "[COLOUR]", 0, 1, needs_search=True)
@@ -356,22 +356,22 @@ def pass_alive(engine: Engine) -> str:
 @Command("zerogo-visits", "[COLOUR]", 0, 1, needs_search=True)
 def visits(engine: Engine, player: str = "") -> str:
     """Returns pspairs: how often the search has looked at each move."""
-    found, _ = _analysis(engine, player, search=True)
-    return _pairs(engine, {move.action: _short(move.visits) for move in _worth_showing(found)})
+    analysis, _ = _analysis(engine, player, search=True)
+    return _pairs(engine, {move.action: _short(move.visits) for move in _worth_showing(analysis)})
 
 
 @Command("zerogo-value", "[COLOUR]", 0, 1, needs_search=True)
 def value(engine: Engine, player: str = "") -> str:
     """Returns gfx: winrates of moves in per cent, the best one marked, and Black's chances in the status line."""
-    (found, sign), pass_action = _analysis(engine, player, search=True), engine.size**2
-    shown = {candidate.action: f"{100 * candidate.winrate:.0f}" for candidate in _worth_showing(found)}
-    labels, best = _pairs(engine, shown), found.best.action if found.best else pass_action
-    chances = f"Black wins {50 + 50 * sign * found.value:.1f} %, leads by {sign * found.score:+.1f}"
+    (analysis, sign), pass_action = _analysis(engine, player, search=True), engine.size**2
+    shown = {candidate.action: f"{100 * candidate.winrate:.0f}" for candidate in _worth_showing(analysis)}
+    labels, best = _pairs(engine, shown), analysis.best.action if analysis.best else pass_action
+    chances = f"Black wins {50 + 50 * sign * analysis.value:.1f} %, leads by {sign * analysis.score:+.1f}"
     rows = [
         "",
         f"LABEL {labels}" if labels else "",
         f"CIRCLE {coords.to_gtp(best, engine.size)}" if best != pass_action else "",
-        f"TEXT {chances}; {found.visits} visits",
+        f"TEXT {chances}; {analysis.visits} visits",
     ]
     return "\n".join(rows)
 
@@ -388,8 +388,8 @@ def variations(engine: Engine, player: str = "") -> str:
     """Returns an hpstring: the best moves with winrate, score, visits and the expected line."""
     candidates = _analysis(engine, player, search=True)[0].candidates[:MAX_VARIATIONS]
     rows = [
-        f"{100 * found.winrate:5.1f} % {found.score:+6.1f} {found.visits:8d}  {coords.vertices(found.pv, engine.size)}"
-        for found in candidates
+        f"{100 * move.winrate:5.1f} % {move.score:+6.1f} {move.visits:8d}  {coords.vertices(move.pv, engine.size)}"
+        for move in candidates
     ]
     return "\n".join(["", "Winrate Score Visits Line:", *rows])
 
@@ -431,9 +431,9 @@ def _analysis(engine: Engine, player: str, search: bool = False) -> tuple[Analys
     return session.analysis(), 1 if to_play is Colour.BLACK else -1
 
 
-def _worth_showing(found: Analysis) -> list[Candidate]:
-    least = MIN_SHARE * sum(candidate.visits for candidate in found.candidates)
-    return [candidate for candidate in found.candidates if candidate.visits >= least]
+def _worth_showing(analysis: Analysis) -> list[Candidate]:
+    least = MIN_SHARE * sum(candidate.visits for candidate in analysis.candidates)
+    return [candidate for candidate in analysis.candidates if candidate.visits >= least]
 
 
 def _board(rows: list[list[str]]) -> str:

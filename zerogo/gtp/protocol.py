@@ -11,11 +11,11 @@ from typing import NamedTuple
 from zerogo.cli import LineQueue
 from zerogo.errors import InputError, quote
 from zerogo.game import Colour
+from zerogo.players.katago import COLOUR_WORDS
 from zerogo.rules import coords
 
 INTERRUPT = re.compile(r"\s*#\s*interrupt\s*")  # GoGui's way to stop a genmove; a comment to all who don't know it
 BAD_VERTEX = "invalid color or coordinate"  # GNU Go's words, which clients know
-COLOURS = {"b": Colour.BLACK, "black": Colour.BLACK, "w": Colour.WHITE, "white": Colour.WHITE}
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "on": True, "off": False}
 _ID = re.compile(r"[0-9]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,15}")
@@ -104,9 +104,9 @@ class Reply:
 
 def colour(text: str) -> Colour:
     """Returns the player of b, black, w or white in either case."""
-    if text.lower() not in COLOURS:
+    if text.lower() not in COLOUR_WORDS:
         raise InputError(BAD_VERTEX)
-    return COLOURS[text.lower()]
+    return COLOUR_WORDS[text.lower()]
 
 
 def vertex(text: str, size: int, may_pass: bool = True) -> int:

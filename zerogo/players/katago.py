@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from zerogo.game import Colour
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.rules import coords
 
@@ -42,6 +43,7 @@ ROOT_INFO = """currentPlayer thisHash symHash visits weight winrate scoreLead sc
 rawWinrate rawLead rawScoreSelfplay rawScoreSelfplayStdev rawNoResultProb rawStWrError rawStScoreError
 rawVarTimeLeft""".split()
 JSON_DIGITS = 6
+COLOUR_WORDS = {"b": Colour.BLACK, "black": Colour.BLACK, "w": Colour.WHITE, "white": Colour.WHITE}  # in small letters
 
 
 def move_fields(

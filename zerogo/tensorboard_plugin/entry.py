@@ -17,6 +17,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,7 +31,7 @@ from zerogo.tensorboard_plugin.folder import Folder
 
 PAGE = Path(__file__).with_name("page")
 PAGE_FILES = {".js": "text/javascript", ".css": "text/css"}
-MOST_BODY, MOST_LINE = 2**20 - 2**16, 2**20 - 1  # bytes of a request, from a browser and to the worker
+MOST_BODY = 2**20 - 2**16  # bytes of a request
 MOST_WAITING = 16  # requests that the worker has at a time
 MOST_PLAYED = 1000  # games saved in one run
 MOST_OPENED = 20_000  # games that openings are counted of
@@ -99,8 +101,8 @@ class GoPlugin(base_plugin.TBPlugin):
         def app(request: Request) -> Response:
             try:
                 self._check(request, method)
-                found = answer(request)
-                return found if isinstance(found, Response) else _json(found)
+                reply = answer(request)
+                return reply if isinstance(reply, Response) else _json(reply)
             except InputError as error:
                 return _json({"error": str(error)}, getattr(error, "status", 400))
             except OSError as error:  # a run that is being written or deleted
@@ -149,8 +151,8 @@ class GoPlugin(base_plugin.TBPlugin):
 
     def _games(self, request: Request) -> dict[str, Any]:
         names = ("run", "kind", "player", "result", "end", "least", "most")
-        wanted = {name: request.args[name][:200] for name in names if request.args.get(name)}
-        return self.folder.games(wanted, request.args.get("after", ""))
+        filters = {name: request.args[name][:200] for name in names if request.args.get(name)}
+        return self.folder.games(filters, request.args.get("after", ""))
 
     def _game(self, request: Request) -> dict[str, Any]:
         name = request.args.get("path", "")
@@ -170,8 +172,8 @@ class GoPlugin(base_plugin.TBPlugin):
                 if seen := self.folder.glance(folder / name, changed, length):
                     games.setdefault(seen.size, []).append((seen.opening, seen.result[:1]))
         chosen = size if size in games else max(games, key=lambda one: len(games[one]), default=9)
-        found = self._worker.one("openings", {"size": chosen, "games": games.get(chosen, [])[:MOST_OPENED]})
-        return found | {"sizes": sorted(games)}
+        tree = self._worker.one("openings", {"size": chosen, "games": games.get(chosen, [])[:MOST_OPENED]})
+        return tree | {"sizes": sorted(games)}
 
     def _in_flight(self, request: Request) -> dict[str, Any]:
         run = self.folder.run(request.args.get("run"))
@@ -199,9 +201,9 @@ class GoPlugin(base_plugin.TBPlugin):
         body = self._body(request)
         if name == "save":
             body["path"] = str(self._file_for(body))
-        found = self._worker.one(ONE[name], body | {"data": body.pop("sgf", None), "name": "loaded game"})
+        answer = self._worker.one(ONE[name], body | {"data": body.pop("sgf", None), "name": "loaded game"})
         self._written |= {body["path"]} if name == "save" else set()
-        return found
+        return answer
 
     def _file_for(self, body: dict[str, Any]) -> Path:
         """Returns a new file for a played game, or one that this server has made. Raises InputError for any other."""
@@ -220,25 +222,25 @@ class GoPlugin(base_plugin.TBPlugin):
         body = self._body(request)
         if not body["networks"]:
             raise InputError("networks is empty; name one that the tab lists")
-        parts = self._worker.ask(STREAMS[name], body, str(body.pop("client", ""))[:40])
-        return Response(_lines(parts), mimetype="application/x-ndjson", headers=HEADERS)
+        answers = self._worker.ask(STREAMS[name], body, str(body.pop("client", ""))[:40])
+        return Response(_lines(answers), mimetype="application/x-ndjson", headers=HEADERS)
 
 
 ONE = {"load": "read_game", "new": "new_game", "move": "play_move", "text": "write_text", "save": "save_game"}
 STREAMS = {name: name for name in ("think", "over_time", "curve", "planes", "score")} | {"genmove": "choose_move"}
 
 
-def _lines(parts: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+def _lines(answers: Iterator[dict[str, Any]]) -> Iterator[bytes]:
     """Yields a stream's lines; what goes wrong under way is its last one."""
     try:
-        for part in parts:
-            yield json.dumps(part).encode() + b"\n"
+        for answer in answers:
+            yield json.dumps(answer).encode() + b"\n"
     except InputError as error:
         yield json.dumps({"error": str(error)}).encode() + b"\n"
 
 
-def _json(found: Any, status: int = 200) -> Response:
-    return Response(json.dumps(found), status, HEADERS, "application/json")
+def _json(fields: Any, status: int = 200) -> Response:
+    return Response(json.dumps(fields), status, HEADERS, "application/json")
 
 
 class WorkerProcess:
@@ -246,6 +248,7 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
+        self._connection: Connection | None = None
         self._lock, self._numbers = threading.Lock(), itertools.count(1)
         self._pipe = threading.Lock()  # of its own, as a process that starts leaves a long request waiting
         self._waiting: dict[int, queue.SimpleQueue] = {}
@@ -257,11 +260,15 @@ class WorkerProcess:
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._used = time.monotonic()
-                words = [sys.executable, "-P", "-m", "zerogo.tensorboard_plugin.worker"]  # nothing from where it is
-                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-                self._process = subprocess.Popen(words, **pipes, start_new_session=True)
-                for work in (self._read, self._watch):
-                    threading.Thread(target=work, args=(self._process,), daemon=True).start()
+                self._connection, theirs = Pipe()
+                # With -P, and not by multiprocessing, which would import modules from the folder it is started in.
+                words = [sys.executable, "-P", "-m", "zerogo.tensorboard_plugin.worker", str(theirs.fileno())]
+                self._process = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+                )
+                theirs.close()
+                threading.Thread(target=self._read, args=(self._process, self._connection), daemon=True).start()
+                threading.Thread(target=self._watch, args=(self._process,), daemon=True).start()
 
     def one(self, job: str, fields: dict[str, Any]) -> dict[str, Any]:
         """Returns the only part of a job's answer. Raises InputError with what is wrong."""
@@ -301,22 +308,18 @@ class WorkerProcess:
                 self._send({"cancel": number})
 
     def _send(self, request: dict[str, Any]) -> None:
-        line = json.dumps(request).encode() + b"\n"
-        if len(line) > MOST_LINE:
-            raise RequestRefused(413, f"the request has {len(line)} bytes; allowed are {MOST_LINE}")
         self._used = time.monotonic()
-        with self._pipe, suppress(OSError, ValueError):  # it has ended: its reader says so to all who wait
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
+        with self._pipe, suppress(OSError):  # it has ended: its reader says so to all who wait
+            self._connection.send_bytes(json.dumps(request).encode())
 
-    def _read(self, process: subprocess.Popen) -> None:
+    def _read(self, process: subprocess.Popen, connection: Connection) -> None:
         """Gives each answer to who waits for it, until the process ends."""
-        for line in process.stdout:
-            answer = json.loads(line)
-            with self._lock:
-                waiting = self._waiting.get(answer["id"])
-            if waiting is not None:
-                waiting.put(answer)
+        with connection, suppress(EOFError, OSError):
+            while answer := json.loads(connection.recv_bytes()):
+                with self._lock:
+                    waiting = self._waiting.get(answer["id"])
+                if waiting is not None:
+                    waiting.put(answer)
         process.wait()
         with self._lock:
             for waiting in self._waiting.values():
@@ -327,6 +330,7 @@ class WorkerProcess:
         while process.poll() is None:
             time.sleep(1)
             with self._lock:
-                if time.monotonic() - self._used > IDLE_SECONDS and not self._waiting:
-                    process.stdin.close()
-                    return
+                is_idle = time.monotonic() - self._used > IDLE_SECONDS and not self._waiting
+            if is_idle:
+                self._send({"end": True})
+                return

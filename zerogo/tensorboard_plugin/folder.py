@@ -16,7 +16,7 @@ from zerogo.errors import InputError
 MOST_FOLDERS, MOST_DEPTH = 10_000, 4  # that are looked at, and how far down
 MOST_GAME_BYTES = 2**19  # of a game that is shown
 GLANCED_BYTES, MOST_HEAD, OPENING = 2**18, 4096, 6  # of a game in a list: read; with names and result; moves compared
-REMEMBERED = 100_000  # games, some 500 bytes each
+MOST_GLANCES = 100_000  # games, some 500 bytes each
 LISTED, SECONDS = 50, 0.7  # games of a page, and how long one request looks for them
 RUNS_HOLD = 2.0  # seconds for which the list of runs is taken to be true
 GAME_FOLDERS = {"games": "self-play", "matches": "match", "played": "played"}  # of a run, with the kinds of their games
@@ -70,26 +70,26 @@ class Folder:
         if not isinstance(name, str) or len(name) > 1000 or "\0" in name:
             raise InputError("a path must be a text of at most 1000 characters; take one that the tab lists")
         try:
-            found = (self.root / name).resolve()
+            path = (self.root / name).resolve()
         except (RuntimeError, ValueError):  # links in a circle; half a character
             raise InputError(f"{name[:80]!r} leads to no file; take one that the tab lists") from None
-        if ".." in Path(name).parts or not found.is_relative_to(self.root):
+        if ".." in Path(name).parts or not path.is_relative_to(self.root):
             raise InputError(f"{name[:80]!r} leads out of the log directory, and nothing outside of it is read")
-        if not found.exists():
+        if not path.exists():
             raise InputError(f"{name[:80]!r} is not there any more")
-        return found
+        return path
 
-    def read(self, name: str, most: int = MOST_GAME_BYTES) -> bytes:
+    def read(self, name: str, limit: int = MOST_GAME_BYTES) -> bytes:
         """Returns the bytes of a game. Raises InputError for what is no SGF file, is larger, or can't be read."""
         path = self.path(name)
         if path.suffix.lower() != ".sgf":
             raise InputError(f"{name[:80]!r} is no SGF file; allowed are games, *.sgf")
         try:
-            data = _bytes(path, most + 1)
+            data = _bytes(path, limit + 1)
         except OSError as error:
             raise InputError(f"{name[:80]!r} can't be read: {error.strerror or error}") from None
-        if len(data) > most:
-            raise InputError(f"{name[:80]!r} is larger than {most // 2**10} KiB; no single game is")
+        if len(data) > limit:
+            raise InputError(f"{name[:80]!r} is larger than {limit // 2**10} KiB; no single game is")
         return data
 
     def network(self, name: Any) -> Path:
@@ -108,20 +108,20 @@ class Folder:
 
     def run(self, name: Any) -> ListedRun:
         """Returns the run of a name. Raises InputError where it is not listed."""
-        found = next((run for run in self.runs() if run.name == name and not run.note), None)
-        if found is None:
+        listed = next((run for run in self.runs() if run.name == name and not run.note), None)
+        if listed is None:
             raise InputError(f"there is no run {str(name)[:80]!r} in the log directory any more")
-        return found
+        return listed
 
     def runs(self) -> list[ListedRun]:
         """Returns the runs, the one that was written last first."""
         with self._lock:
             if time.monotonic() - self._runs[0] > RUNS_HOLD:
-                found = ((_mtime(run.path, *(run.path / name for name in OF_A_RUN)), run) for run in self._found())
-                self._runs = time.monotonic(), [run for _, run in sorted(found, key=lambda pair: -pair[0])]
+                dated = ((_mtime(run.path, *(run.path / name for name in OF_A_RUN)), run) for run in self._find_runs())
+                self._runs = time.monotonic(), [run for _, run in sorted(dated, key=lambda pair: -pair[0])]
             return self._runs[1]
 
-    def _found(self) -> Iterator[ListedRun]:
+    def _find_runs(self) -> Iterator[ListedRun]:
         waiting, looked = [(self.root, 0)], 0
         while waiting and looked < MOST_FOLDERS:
             (path, depth), looked = waiting.pop(0), looked + 1
@@ -140,7 +140,7 @@ class Folder:
         sources = [(kind, path / folder) for folder, kind in kinds.items() if folder in folders]
         networks = [(file, -1) for file in sorted(files) if file.endswith(NETWORKS)]
         saved = _entries(path / "checkpoints")[1] if is_run and "checkpoints" in folders else ()
-        steps = sorted((int(found[1]), found[0]) for found in map(STEP.fullmatch, saved) if found)
+        steps = sorted((int(match[1]), match[0]) for match in map(STEP.fullmatch, saved) if match)
         networks += [(f"checkpoints/{file}", step) for step, file in steps]
         return ListedRun(name, path, sources, [(f"{name}/{file}".removeprefix("./"), step) for file, step in networks])
 
@@ -152,58 +152,58 @@ class Folder:
     def listing(self, folder: Path) -> list[tuple[int, str, int]]:
         """Returns when the games of a folder were written (ns), their file names and sizes, the newest first."""
         changed = _mtime(folder)
-        known = self._listings.get(folder)
-        if known is None or known[0] != changed:
-            found = []
+        listed = self._listings.get(folder)
+        if listed is None or listed[0] != changed:
+            files = []
             with suppress(OSError), os.scandir(folder) as entries:  # it may be deleted meanwhile
                 for entry in entries:
                     if entry.name.endswith(".sgf") and entry.is_file(follow_symlinks=False):
                         seen = entry.stat(follow_symlinks=False)
-                        found.append((seen.st_mtime_ns, entry.name, seen.st_size))
-            known = self._listings[folder] = changed, sorted(found, reverse=True)
-        return known[1]
+                        files.append((seen.st_mtime_ns, entry.name, seen.st_size))
+            listed = self._listings[folder] = changed, sorted(files, reverse=True)
+        return listed[1]
 
     def glance(self, path: Path, changed: int, size: int) -> Glance | None:
         """Returns what a list says of a game, None for what is none; changed, size: of its file."""
-        version, found = self._glances.get(str(path), (None, None))
+        version, seen = self._glances.get(str(path), (None, None))
         if version != (changed, size):
             with suppress(OSError):
-                found = glance_of(_bytes(path, GLANCED_BYTES))
-            if len(self._glances) >= REMEMBERED:
+                seen = glance_of(_bytes(path, GLANCED_BYTES))
+            if len(self._glances) >= MOST_GLANCES:
                 self._glances.clear()
-            self._glances[str(path)] = (changed, size), found
-        return found
+            self._glances[str(path)] = (changed, size), seen
+        return seen
 
-    def games(self, wanted: dict[str, str], after: str = "") -> dict[str, Any]:
-        """Returns a page of the games that a filter wants, the newest first.
+    def games(self, filters: dict[str, str], after: str = "") -> dict[str, Any]:
+        """Returns a page of the games that filters allow, the newest first.
 
-        wanted: run, kind, player (parts of names), result (B, W, 0), end, least and most (moves), each may be left
+        filters: run, kind, player (parts of names), result (B, W, 0), end, least and most (moves), each may be left
         out. after: the `next` of an earlier page. Returns games; next, empty after the last; total, of the folders,
         and looked, of these how many this page had to look at."""
         for name in ("least", "most"):
-            if not re.fullmatch(r"\d{1,5}", wanted.get(name, "0")):
-                raise InputError(f"{name} is {wanted[name][:40]!r}; allowed are numbers of moves from 0 to 99999")
+            if not re.fullmatch(r"\d{1,5}", filters.get(name, "0")):
+                raise InputError(f"{name} is {filters[name][:40]!r}; allowed are numbers of moves from 0 to 99999")
         if after and not re.fullmatch(r"\d{1,25} .*", after, re.DOTALL):
             raise InputError(f"after is {after[:80]!r}; allowed is what an earlier page called next")
         sources = [(run.name, *source) for run in self.runs() for source in run.sources]
-        sources = [one for one in sources if one[:2] == (wanted.get("run", one[0]), wanted.get("kind", one[1]))]
+        sources = [one for one in sources if one[:2] == (filters.get("run", one[0]), filters.get("kind", one[1]))]
         of_folder = ((*one, f"{self._name(one[2])}/", self.listing(one[2])) for one in sources)
         every = [(row[0], place + row[1], row[2], run, kind) for run, kind, _, place, rows in of_folder for row in rows]
         every.sort(reverse=True)
         begin = (int(after.split(" ")[0]), after.partition(" ")[2]) if after else (2**63, "")
-        found, looked, last, until = [], 0, "", time.monotonic() + SECONDS
+        shown, looked, last, until = [], 0, "", time.monotonic() + SECONDS
         for changed, path, size, run, kind in every:
             if (changed, path) >= begin:
                 continue
-            if len(found) == LISTED or time.monotonic() > until:
+            if len(shown) == LISTED or time.monotonic() > until:
                 break
             looked, last, seen = looked + 1, f"{changed} {path}", self.glance(self.root / path, changed, size)
-            if seen is not None and _fits(seen, wanted):
+            if seen is not None and _fits(seen, filters):
                 about = {"path": path, "run": run, "kind": kind, "when": changed // 10**9}
-                found.append({name: value for name, value in seen._asdict().items() if name != "opening"} | about)
+                shown.append({name: value for name, value in seen._asdict().items() if name != "opening"} | about)
         else:
             last = ""
-        return {"games": found, "next": last, "total": len(every), "looked": looked}
+        return {"games": shown, "next": last, "total": len(every), "looked": looked}
 
 
 def glance_of(data: bytes) -> Glance | None:
@@ -223,24 +223,24 @@ def glance_of(data: bytes) -> Glance | None:
     return Glance(size, text["PB"], text["PW"], text["RE"], len(moves), how, opening)
 
 
-def _fits(seen: Glance, wanted: dict[str, str]) -> bool:
-    """Whether a game is one that a filter wants."""
+def _fits(seen: Glance, filters: dict[str, str]) -> bool:
+    """Whether filters allow a game."""
     players = f"{seen.black}\n{seen.white}".lower()
     return (
-        all(word in players for word in wanted.get("player", "").lower().split())
-        and (seen.result[:1] or "?") in wanted.get("result", seen.result[:1] or "?")
-        and wanted.get("end", seen.end) == seen.end
-        and int(wanted.get("least", 0)) <= seen.moves <= int(wanted.get("most", 99999))
+        all(word in players for word in filters.get("player", "").lower().split())
+        and (seen.result[:1] or "?") in filters.get("result", seen.result[:1] or "?")
+        and filters.get("end", seen.end) == seen.end
+        and int(filters.get("least", 0)) <= seen.moves <= int(filters.get("most", 99999))
     )
 
 
-def _bytes(path: Path, most: int) -> bytes:
+def _bytes(path: Path, limit: int) -> bytes:
     """Returns the first bytes of a regular file, which is no link. Raises OSError for anything else."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(None, "it is no plain file")
-        return file.read(most)
+        return file.read(limit)
 
 
 def _entries(path: Path) -> tuple[set[str], set[str]]:

@@ -73,18 +73,18 @@ class Desk:
     def analyst(self, path: str, on_device: bool = False) -> tuple[Analyst, AnalysisSession]:
         """Returns the analyst of a checkpoint's file and its search. on_device: on a GPU where there is one."""
         changed = _plain(path).stat().st_mtime_ns
-        found = self._analysts.pop((path, changed, on_device), None)
-        if found is None:
+        pair = self._analysts.pop((path, changed, on_device), None)
+        if pair is None:
             saved, device = checkpoint.load(path), runtime.pick_device("auto" if on_device else "cpu")
             dtype = tuning.pick_dtype("auto" if on_device else "float32", device, saved.config)
             analyst = make_analyst(saved, saved.config.evaluation, device, dtype)
-            found = analyst, AnalysisSession(analyst, most_bytes=MOST_TREE)
-        _keep(self._analysts, (path, changed, on_device), found, KEPT_ANALYSTS)
-        return found
+            pair = analyst, AnalysisSession(analyst, most_bytes=MOST_TREE)
+        _keep(self._analysts, (path, changed, on_device), pair, KEPT_ANALYSTS)
+        return pair
 
-    def game(self, given: Any) -> LiveGame:
+    def game(self, position: Any) -> LiveGame:
         """Returns the game of a request's position. Raises InputError where it is none, or has an illegal move."""
-        rules, start, moves = _position(given)
+        rules, start, moves = _position(position)
         key = rules, start["stones"], tuple(start["handicap"]), start["first"]
         game = self._games.pop(key, None)
         if game is None:
@@ -108,22 +108,22 @@ class Desk:
         return {"cpu": round(spent, 2), "seconds": round(time.monotonic() - began, 2), "memory": memory}
 
 
-def _keep(known: dict, key: Any, value: Any, most: int) -> None:
+def _keep(cache: dict, key: Any, value: Any, limit: int) -> None:
     """Adds a value as the newest of at most so many."""
-    known[key] = value
-    while len(known) > most:
-        del known[next(iter(known))]
+    cache[key] = value
+    while len(cache) > limit:
+        del cache[next(iter(cache))]
 
 
 # What requests hold
 
 
-def _position(given: Any) -> tuple[Rules, Part, list[tuple[Colour, int]]]:
+def _position(position: Any) -> tuple[Rules, Part, list[tuple[Colour, int]]]:
     """Returns the rules, the start and the moves of a request's position. Raises InputError for anything else."""
-    if not isinstance(given, dict):
+    if not isinstance(position, dict):
         raise InputError("a position must be an object with size, komi, start and moves")
-    rules = Rules(**{field.name: given[field.name] for field in dataclasses.fields(Rules) if field.name in given})
-    points, start, moves = rules.size**2, given.get("start") or {}, given.get("moves", [])
+    rules = Rules(**{field.name: position[field.name] for field in dataclasses.fields(Rules) if field.name in position})
+    points, start, moves = rules.size**2, position.get("start") or {}, position.get("moves", [])
     if wrong := bounds.misfit({"start": start, "moves": moves}, {"start": dict, "moves": [(str, int)]}, "position"):
         raise InputError(wrong)
     start = {"stones": "0" * points, "handicap": [], "first": "b"} | {name: one for name, one in start.items() if one}
@@ -156,10 +156,10 @@ def _whole(what: str, value: Any, low: int, high: int) -> int:
 
 def _plain(path: str) -> Path:
     """Returns the path of a file, links resolved by the server. Raises InputError where it has become anything else."""
-    found = Path(path)
-    if found.resolve() != found or not found.is_file():
-        raise InputError(f"{found.name} is no plain file any more")
-    return found
+    file = Path(path)
+    if file.resolve() != file or not file.is_file():
+        raise InputError(f"{file.name} is no plain file any more")
+    return file
 
 
 # Games
@@ -198,12 +198,12 @@ def _add_line(nodes: list[Part], record: sgf.GameRecord) -> str | None:
         start = {"stones": "" if record.handicap else _digits(states[0]), "handicap": record.handicap}
         nodes.append(_node(states[0]) | {"start": start | {"first": record.first}})
     edits, at, same = {edit.before for edit in record.edits}, 0, ("parent", "colour", "action", "stones")
-    known = {tuple(node.get(name) for name in same): place for place, node in enumerate(nodes)}
+    places = {tuple(node.get(name) for name in same): place for place, node in enumerate(nodes)}
     for number, (colour, action, state) in enumerate(zip(record.turns(), record.moves, states[1:], strict=False)):
         node = _node(state) | {"parent": at, "colour": colour, "action": action} | _remarks(record, number)
         if number + 1 in edits:
             node["start"] = {"stones": node["stones"], "handicap": [], "first": node["next"]}
-        at = known.get(tuple(node[name] for name in same), len(nodes))
+        at = places.get(tuple(node[name] for name in same), len(nodes))
         nodes += [node] if at == len(nodes) else []
     return problem
 
@@ -220,12 +220,12 @@ def _digits(state: GameState) -> str:
 
 def _remarks(record: sgf.GameRecord, move: int) -> Part:
     """Returns what a file says of a move: winrate and score of Black, visits, a comment."""
-    found = {}
+    remarks = {}
     kinds = {"winrate": "winrates_black", "score": "scores_black", "visits": "visits", "comment": "comments"}
     for name, values in ((name, getattr(record, kind)) for name, kind in kinds.items()):
         if move < len(values) and values[move] is not None:
-            found[name] = values[move][:1000] if name == "comment" else values[move]
-    return found
+            remarks[name] = values[move][:1000] if name == "comment" else values[move]
+    return remarks
 
 
 def _board_words(size: int) -> Part:
@@ -296,12 +296,12 @@ def think(desk: Desk, request: Part) -> Iterator[Part]:
     visits. Each part names its network by its place."""
     game, began = desk.game(request["position"]), time.monotonic()
     visits = _whole("visits", request.get("visits", 0), 0, MOST_VISITS)
-    found = [desk.analyst(path, bool(request.get("on_device"))) for path in request["networks"][:2]]
-    for place, (analyst, _) in enumerate(found):
+    analysts = [desk.analyst(path, bool(request.get("on_device"))) for path in request["networks"][:2]]
+    for place, (analyst, _) in enumerate(analysts):
         require_size(analyst, game.size, "this game is on")
         evaluation = analyst.evaluate(game.tensor(analyst.device))
         yield {"network": place, "name": analyst.name} | _seen(evaluation, game) | desk.cost(began)
-    sessions = [session for _, session in found] if visits else []
+    sessions = [session for _, session in analysts] if visits else []
     for session in sessions:
         session.set_position(game)
     for place in _searching(sessions, visits, began):
@@ -330,8 +330,8 @@ def _seen(evaluation: Evaluation, game: LiveGame) -> Part:
     tints = [_hex(picture.heat_colour(picture.HEAT, min(1.0, share) ** 0.5)) for share in prior]
     owned = [round(sign * one, 2) for one in evaluation.ownership[0].float().flatten().tolist()]
     winrate, score_black = (1 + sign * float(evaluation.value[0])) / 2, sign * float(evaluation.score[0])
-    found = {"policy": [round(share, 4) for share in prior], "tints": tints, "ownership": owned}
-    return found | {"winrate": winrate, "score": score_black}
+    seen = {"policy": [round(share, 4) for share in prior], "tints": tints, "ownership": owned}
+    return seen | {"winrate": winrate, "score": score_black}
 
 
 def _searched(analysis: Analysis, game: LiveGame) -> Part:
@@ -374,9 +374,9 @@ def curve(desk: Desk, request: Part) -> Iterator[Part]:
     for start in range(0, last + 1, EVALUATED_AT_ONCE):
         moments = range(start, min(last + 1, start + EVALUATED_AT_ONCE))
         states = sgf.positions([record] * len(moments), moments, analyst.device, check=False)
-        found = analyst.evaluate(states, quick=True)
+        evaluation = analyst.evaluate(states, quick=True)
         sign = torch.where(states.to_play == board.BLACK, 1.0, -1.0)
-        winrates, scores = ((1 + sign * found.value.float()) / 2).tolist(), (sign * found.score).tolist()
+        winrates, scores = ((1 + sign * evaluation.value.float()) / 2).tolist(), (sign * evaluation.score).tolist()
         yield {"name": analyst.name, "from": start, "winrates": winrates, "scores": scores} | desk.cost(began)
 
 
@@ -414,20 +414,20 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
     if (dead := request.get("dead")) is None:
         analyst, _ = desk.analyst(request["networks"][0])
         limit = TimeLimit(deadline=time.monotonic() + JUDGE_SECONDS)
-        found = set(final_status(game, analyst, limit, is_over=True).dead)
+        stones = set(final_status(game, analyst, limit, is_over=True).dead)
     else:
         if not isinstance(dead, list):
             raise InputError("dead must be a list of points")
-        found = {_whole("a dead stone", point, 0, game.size**2 - 1) for point in dead[: game.size**2]}
+        stones = {_whole("a dead stone", point, 0, game.size**2 - 1) for point in dead[: game.size**2]}
         if request.get("toggle") is not None:
             at = _whole("toggle", request["toggle"], 0, game.size**2 - 1)
             string = game.state.board.string_at(Point(*divmod(at, game.size)))
-            found ^= indices(string.stones, game.size) if string else set()
+            stones ^= indices(string.stones, game.size) if string else set()
     rows = torch.tensor([game.state.stones()], dtype=torch.int8)
-    rows.view(-1)[list(found)] = 0
+    rows.view(-1)[list(stones)] = 0
     owners = scoring.area_ownership_black(rows).flatten().tolist()
-    counted = game.state.score_black(as_points(found, game.size))
-    yield {"dead": sorted(found), "score": counted, "result": sgf.result_text(counted), "ownership": owners}
+    counted = game.state.score_black(as_points(stones, game.size))
+    yield {"dead": sorted(stones), "score": counted, "result": sgf.result_text(counted), "ownership": owners}
 
 
 # How a run is doing
@@ -459,9 +459,9 @@ def _metrics(path: str | None) -> tuple[Part, list[list]]:
             lines = file.read(METRICS_BYTES).splitlines()
     for line in lines:
         with suppress(ValueError, AttributeError, KeyError):  # the first may be cut, the last is being written
-            found = json.loads(line)
-            latest |= {name: value for name, value in found.items() if isinstance(value, (int, float, NoneType))}
-            rates.append([found["step"], found.get("time/minutes"), found["selfplay/games_per_s"]])
+            numbers = json.loads(line)
+            latest |= {name: value for name, value in numbers.items() if isinstance(value, (int, float, NoneType))}
+            rates.append([numbers["step"], numbers.get("time/minutes"), numbers["selfplay/games_per_s"]])
     return latest, [row for row in rates if row[2] is not None]
 
 

@@ -1,8 +1,9 @@
-"""The process that has torch. It takes requests from stdin and answers on stdout, JSON objects in lines:
+"""The process that has torch. It takes requests from a connection and answers there, JSON objects as messages:
 
     {"id": 7, "job": "think", "fields": {…}}  gets {"id": 7, "part": {…}}, any number, and {"id": 7, "done": true}
                                               or {"id": 7, "error": "a sentence"}
     {"cancel": 7}                             ends it, wherever it is
+    {"end": true}                             ends the process, as does the end of the connection
 
 Long jobs are done one at a time, in the order of their arrival; short ones in between. It runs at a low priority and
 with one thread, so that a run beside it keeps the machine."""
@@ -14,41 +15,29 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import Any
 
-from zerogo.cli import LineQueue
 from zerogo.errors import InputError
 
 NICENESS = 10  # a run with all cores gives it a tenth of one
 
 
-def main() -> None:
-    """Answers requests until stdin ends."""
-    from zerogo.system import runtime
+class JobLoop:
+    """Does jobs that come by a connection."""
 
-    answers = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
-    lines = LineQueue(runtime.lines_of_stdin())
-    from zerogo.tensorboard_plugin.jobs import Desk
-
-    JobWorker(Desk(), lines, lambda text: os.write(answers, text)).run()
-
-
-class JobWorker:
-    """Does jobs; write: gets each answer as a line of bytes."""
-
-    def __init__(self, desk: Any, lines: LineQueue, write: Any) -> None:
-        self.desk, self.lines, self._write = desk, lines, write
+    def __init__(self, desk: Any, connection: Connection) -> None:
+        self.desk, self.connection = desk, connection
         self._long: deque[tuple[int, Iterator]] = deque([(0, self._begin())])
 
     def run(self) -> None:
-        """Does what is asked until the input ends."""
+        """Does what is asked until a request or the server ends it."""
         while True:
-            line = self.lines.take() if not self._long or self.lines.is_waiting() else b""
-            if line is None:
-                return
-            if line:
-                self._take(json.loads(line))
+            if not self._long or self.connection.poll():
+                request = json.loads(self.connection.recv_bytes())
+                if "end" in request:
+                    return
+                self._take(request)
             elif not self._step(*self._long[0]):
                 self._long.popleft()
                 self.desk.cpu = time.process_time()
@@ -92,12 +81,14 @@ class JobWorker:
 
     def _answer(self, fields: dict[str, Any]) -> None:
         try:
-            data = json.dumps(fields, allow_nan=False).encode() + b"\n"
+            text = json.dumps(fields, allow_nan=False)
         except ValueError:
-            data = json.dumps({"id": fields["id"], "error": "what was found are no numbers"}).encode() + b"\n"
-        while data:
-            data = data[self._write(data) :]
+            text = json.dumps({"id": fields["id"], "error": "the result has NaN or infinite numbers"})
+        self.connection.send_bytes(text.encode())
 
 
 if __name__ == "__main__":
-    main()
+    from zerogo.tensorboard_plugin.jobs import Desk
+
+    with suppress(EOFError, ConnectionError):
+        JobLoop(Desk(), Connection(int(sys.argv[1]))).run()

@@ -1,14 +1,14 @@
 // Questions to the server, and small helpers for the page's elements.
 
 async function answer(response) {
-  const found = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));
-  if (!response.ok || found.error) throw new Error(found.error);
-  return found;
+  const reply = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));
+  if (!response.ok || reply.error) throw new Error(reply.error);
+  return reply;
 }
 
 export async function get(route, fields = {}) {
-  const given = Object.entries(fields).filter(([, value]) => value !== "" && value != null);
-  return answer(await fetch(`${route}?${new URLSearchParams(given)}`));
+  const query = Object.entries(fields).filter(([, value]) => value !== "" && value != null);
+  return answer(await fetch(`${route}?${new URLSearchParams(query)}`));
 }
 
 const json = (body, signal) => ({
@@ -58,6 +58,10 @@ function filled(element, attributes, children) {
   element.append(...children.flat(9).filter((child) => child != null && child !== false));
   return element;
 }
+
+// A table with a row of titles; rows: elements.
+export const table = (titles, rows) => h("div", { class: "wide" }, h("table", {},
+  h("thead", {}, h("tr", {}, titles.map((title) => h("th", {}, title)))), h("tbody", {}, rows)));
 
 export const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
 export const lead = (score) => (Math.abs(score) < 0.05 ? "even" : `${score > 0 ? "B" : "W"}+${Math.abs(score).toFixed(1)}`);

@@ -2,7 +2,7 @@
 
 import { Board } from "./board.js";
 import { stepChart } from "./chart.js";
-import { get, h, percent, vertex } from "./api.js";
+import { get, h, percent, table, vertex } from "./api.js";
 
 const NUMBERS = [["step", "training steps"], ["time/games", "games"], ["time/minutes", "minutes"], ["time/iterations", "rounds"],
   ["selfplay/games_per_s", "games/s"], ["selfplay/moves_per_s", "moves/s"], ["selfplay/simulations_per_s", "simulations/s"],
@@ -55,10 +55,10 @@ export class Run {
     const well = ([, value, low, high]) => value != null && low <= value && value <= high, bad = alarms.filter((alarm) => !well(alarm));
     const row = ([name, value, low, high, points]) => h("tr", { class: well([name, value, low, high]) ? "" : "bad" },
       [well([name, value, low, high]) ? "✓" : "✗", name.replaceAll("_", " "), value?.toPrecision(3) ?? "not a number", `${low} to ${high}`, points].map((cell) => h("td", {}, `${cell}`)));
-    const table = (rows) => h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "check", "is", "healthy", "else it points to"].map((text) => h("th", {}, text)))), h("tbody", {}, rows.map(row))));
+    const list = (rows) => table(["", "check", "is", "healthy", "else it points to"], rows.map(row));
     place.replaceChildren(h("h3", {}, "Alarms"), alarms.length === 0 ? h("p", {}, "No checks have been made yet.")
-      : bad.length ? table(bad) : h("p", {}, `All ${alarms.length} checks of the run are healthy.`),
-      alarms.length ? h("details", {}, h("summary", {}, "all checks"), table(alarms)) : "");
+      : bad.length ? list(bad) : h("p", {}, `All ${alarms.length} checks of the run are healthy.`),
+      alarms.length ? h("details", {}, h("summary", {}, "all checks"), list(alarms)) : "");
   }
   ratings(place, ratings) {
     const parts = Object.entries(ratings).map(([size, rows]) => {
@@ -66,7 +66,7 @@ export class Run {
       const steps = points.filter((point) => Number.isFinite(point.x));
       const cells = rows.map(([name, elo, low, high]) => h("tr", {}, h("td", {}, name), h("td", {}, `${elo}`), h("td", {}, high > low ? `${low} to ${high}` : "anchor")));
       return [steps.length > 1 ? h("figure", {}, stepChart(steps, "Elo by training step"), h("figcaption", {}, `Elo on ${size}×${size} by training step, with 95 % intervals`)) : "",
-        h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, [`player, ${size}×${size}`, "Elo", "95 % interval"].map((text) => h("th", {}, text)))), h("tbody", {}, cells)))];
+        table([`player, ${size}×${size}`, "Elo", "95 % interval"], cells)];
     });
     place.replaceChildren(h("h3", {}, "Ratings"), ...(parts.length ? parts.flat() : [h("p", {}, "No matches yet; evaluation.every_minutes lets a run play some.")]));
   }
@@ -77,8 +77,8 @@ export class Run {
       return h("td", {}, met.map(([size, , , points, games]) => h("button", { class: "link", title: `${player} against ${opponent} on ${size}×${size}: its games`,
         onclick: () => this.onmatch(run, player, opponent) }, `${points} of ${games}`)));
     };
-    place.replaceChildren(h("h3", {}, "Matches"), matches.length ? h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["points of", ...opponents].map((text) => h("th", {}, text)))),
-      h("tbody", {}, players.map((player) => h("tr", {}, h("th", {}, player), opponents.map((opponent) => cell(player, opponent))))))) : h("p", {}, "None yet."));
+    place.replaceChildren(h("h3", {}, "Matches"), matches.length ? table(["points of", ...opponents],
+      players.map((player) => h("tr", {}, h("th", {}, player), opponents.map((opponent) => cell(player, opponent))))) : h("p", {}, "None yet."));
   }
   async openings(place, run, size) {
     const tree = await get("openings", { run, size });

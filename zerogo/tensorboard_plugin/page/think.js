@@ -2,7 +2,7 @@
 
 import { planeOf, winrateText } from "./board.js";
 import { stepChart } from "./chart.js";
-import { h, lead, percent, stream, vertex } from "./api.js";
+import { h, lead, percent, stream, table, vertex } from "./api.js";
 
 const VIEWS = ["candidates", "policy", "ownership", "board alone"];
 
@@ -112,7 +112,7 @@ export class Think {
     return h("div", {}, h("h3", {}, seen.name),
       h("p", {}, `Network: ${winrateText(seen, next)}, ${lead(seen.score)}. Likes ${top.map(([share, action]) => `${name(action)} ${percent(share)}`).join(", ")}.`),
       seen.searched && h("p", {}, `Search, ${seen.visits} visits: Black wins ${percent(seen.searched.winrate, 1)}.`),
-      rows.length > 0 && h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, head.map((text) => h("th", {}, text)))), h("tbody", {}, rows))));
+      rows.length > 0 && table(head, rows));
   }
   overTime() {
     const run = this.runs.find((one) => one.networks.some(([name]) => name === this.networks[0].value));
@@ -128,9 +128,8 @@ export class Think {
       if (!part.error) points.push({ x: step < 0 ? part.network : step, y: 100 * part.winrate, label: `${label}: ${percent(part.winrate, 1)}` });
       rows.push(h("tr", {}, h("td", {}, h("button", { class: "link", onclick: () => { this.networks[0].value = file; this.on.checked = true; this.again(); } }, cells[0])),
         cells.slice(1).map((cell) => h("td", {}, cell))));
-      const head = ["step", "Black wins", "score", "likes"].map((text) => h("th", {}, text));
       this.result.replaceChildren(h("h3", {}, `This position over the training of ${run.name}`), points.length > 1 ? stepChart(points, "Black's winrate in % by training step") : "",
-        h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows.toReversed()))));
+        table(["step", "Black wins", "score", "likes"], rows.toReversed()));
     });
   }
   curve() {
