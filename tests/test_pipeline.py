@@ -1,6 +1,7 @@
 """The whole loop on the smallest run: what it leaves behind, how it goes on, what it refuses."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,7 @@ def test_no_shipped_config_considers_too_many_moves() -> None:
 SPOILS = {
     "is cut short": lambda path: path.write_bytes(path.read_bytes()[:-500]),
     "holds only a network": lambda path: checkpoint.export(path, checkpoint.load(path)),
+    "is of format 1": lambda path: checkpoint.save(path, replace(checkpoint.load(path), run={"ranks": 1})),
 }
 
 

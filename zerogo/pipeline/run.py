@@ -515,8 +515,8 @@ class Run:
     def _write_snapshot(self) -> None:
         begun, snapshot = time.monotonic(), self._checkpoint()
         snapshot.run |= {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
-        snapshot.run |= {"iteration": self.iteration.state_dict(), "logs": self.telemetry.sizes()}
-        snapshot.run |= {"background_matches": self.background_matches.state_dict()}
+        snapshot.run |= {"format": snapshots.FORMAT, "iteration": self.iteration.state_dict()}
+        snapshot.run |= {"background_matches": self.background_matches.state_dict(), "logs": self.telemetry.sizes()}
         snapshot.run |= self.networks.state_dict() | {"ranks": distributed.world_size()}
         self.snapshots.write(snapshot, begun)
         self.replay.after_snapshot()

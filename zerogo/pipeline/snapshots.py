@@ -33,6 +33,7 @@ from zerogo.system import distributed
 
 FOLDER = "snapshots"
 NAME = re.compile(r"snapshot-(\d{9})\.pt")
+FORMAT = 2  # of what a snapshot holds of its run; larger by one where a field comes or goes
 KEPT = 2  # newest snapshots: one may turn out to be damaged
 FIRST_WAIT = 1.0  # seconds to a process's first snapshot; then twice as long each time, up to pipeline.snapshot_seconds
 MOST_OF_TIME = 0.02  # share of the time that snapshots may take
@@ -99,8 +100,12 @@ def starts(directory: Path) -> Iterator[Checkpoint]:
 
 
 def _load(path: Path) -> Checkpoint:
-    """Returns a state to resume from. Raises InputError where it does not load, or its weights are not finite."""
+    """Returns a state to resume from. Raises InputError where it does not load, was written by another version, or has
+    weights that are not finite."""
     start = checkpoint.load(path)
+    if start.run and start.run.get("format") != FORMAT:
+        what = f"snapshot {path} is of format {start.run.get('format', 1)}, this zerogo resumes from format {FORMAT}"
+        raise InputError(f"{what}; a checkpoint can be resumed from instead")
     if not start.trainer:
         what = f"checkpoint {path} holds only a network, so no run can be resumed from it"
         raise InputError(f"{what}; start a run with --from")
