@@ -38,11 +38,14 @@ LAYERS = (
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 
 # Lines that the whole package may have, formatted at 120 columns. A bound that only falls; 22,500 is the aim.
-MOST_LINES = 32_720  # for KataGo's networks, for what tries kernels before they are used, for scores of a search
+MOST_LINES = 32_500  # for KataGo's networks, for what tries kernels before they are used, for scores of a search
 MOST_PAGE_LINES = 1300  # of the tab's JavaScript and CSS; a played game is a state machine that needs no browser
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 161, 17_400, 7_770  # losses and the random player are read, too
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 161, 17_380, 7_770  # losses and the random player are read, too
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
+MOST_FILES_AT_THE_TOP = 10
+# Words that are no name: they say that there is something, not what. Kernels are not searched yet.
+NO_NAMES = set("found given known wanted taken most parts".split())
 # What a newcomer reads in a day, in the order of docs/code.md.
 READING_LIST = (
     "rules/__init__.py",
@@ -165,7 +168,7 @@ def test_the_package_and_its_tests_stay_small() -> None:
     assert sum(num_lines(path) for path in [*FILES, PACKAGE / "__init__.py"]) <= MOST_LINES
     page = (PACKAGE / "tensorboard_plugin" / "page").iterdir()
     assert sum(map(num_lines, page)) <= MOST_PAGE_LINES
-    assert len(FILES) + 1 <= MOST_FILES
+    assert len(FILES) + 1 <= MOST_FILES and len(list(PACKAGE.glob("*.py"))) <= MOST_FILES_AT_THE_TOP
     assert sum(num_lines(path) for path in (ROOT / "tests").glob("*.py")) <= MOST_TEST_LINES
 
 
@@ -190,6 +193,19 @@ def test_functions_are_short_and_say_what_they_do() -> None:
     bare = [f"{name}:{node.lineno} {node.name}" for name, node in public if not ast.get_docstring(node)]
     assert len(bare) <= (1 - LEAST_SHARE_WITH_DOCSTRING) * len(public), bare
     assert not [path for path in FILES if not ast.get_docstring(parsed(path))], "modules without a docstring"
+
+
+def test_variables_are_named_for_what_they_hold() -> None:
+    bad = []
+    for path in FILES:
+        if "kernels" not in path.parts:
+            nodes = [node for function in functions(path) for node in ast.walk(function)]
+            names = [
+                (node.id, node) for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            ]
+            names += [(node.arg, node) for node in nodes if isinstance(node, ast.arg)]
+            bad += [f"{path.name}:{node.lineno} {name}" for name, node in names if name in NO_NAMES]
+    assert not bad
 
 
 def test_class_names_are_their_own() -> None:

@@ -54,15 +54,15 @@ class Journal(contextlib.ExitStack):
     def _open(self, settings: Mapping[str, Any], resume: bool) -> tuple[list[list[PlayedGame]], list[dict]]:
         """Locks and tidies the folder; returns the games that it holds, finished and begun."""
         folder = self.folder
-        known = _settings_of(folder)
-        _require_fit(folder, known, settings, resume)
+        earlier = _settings_of(folder)
+        _require_fit(folder, earlier, settings, resume)
         self.enter_context(RunLock(folder, "give --out another folder"))
         make_directory(folder / GAMES_FOLDER)
         for place in (folder, folder / GAMES_FOLDER):
             remove_leftovers(place)
         finished = _read_games(folder / GAMES_FILE, len(self.pairs))
         begun = _read_moves(folder / MOVES_FILE, finished)
-        if known != settings:
+        if earlier != settings:
             text = json.dumps(settings, indent=1) + "\n"
             write_atomically(folder / SETTINGS_FILE, lambda file: file.write(text.encode()))
         if (folder / MOVES_FILE).exists():  # without what is over, and lines that were cut
@@ -125,9 +125,9 @@ def _settings_of(folder: Path) -> dict[str, Any] | None:
         raise InputError(f"cannot read {folder / SETTINGS_FILE}: {error}") from None
 
 
-def _require_fit(folder: Path, known: dict[str, Any] | None, settings: Mapping[str, Any], resume: bool) -> None:
+def _require_fit(folder: Path, earlier: dict[str, Any] | None, settings: Mapping[str, Any], resume: bool) -> None:
     """Raises InputError where a match can't begin, or go on, in a folder."""
-    if known is None:
+    if earlier is None:
         others = [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
         if resume and others:
             lack = f"the folder {folder} holds no match to resume ({SETTINGS_FILE} is missing)"
@@ -137,10 +137,10 @@ def _require_fit(folder: Path, known: dict[str, Any] | None, settings: Mapping[s
         holds = f"the folder {folder} already holds a match"
         raise InputError(f"{holds}; resume it with --resume, or give --out a new folder")
     for key, value in settings.items():
-        found = known.get(key)
-        may_grow = key == NUM_GAMES and isinstance(found, int)
-        if found != value and not (may_grow and found <= value):
-            differs = f"the match in {folder} has {key} {_shown(found)}, not {_shown(value)}"
+        before = earlier.get(key)
+        may_grow = key == NUM_GAMES and isinstance(before, int)
+        if before != value and not (may_grow and before <= value):
+            differs = f"the match in {folder} has {key} {_shown(before)}, not {_shown(value)}"
             raise InputError(f"{differs}; it can only be resumed with the settings that it was started with")
 
 
@@ -163,19 +163,19 @@ def _line_of(match: int, game: PlayedGame) -> bytes:
 
 def _read_games(path: Path, num_matches: int) -> list[list[PlayedGame]]:
     """Returns the games of a file by match, and rewrites it without lines that a crash has left incomplete."""
-    found: list[dict[int, PlayedGame]] = [{} for _ in range(num_matches)]
+    games_by_match: list[dict[int, PlayedGame]] = [{} for _ in range(num_matches)]
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     kept = []
     for line in lines:
         try:
             match, game = _game_of(line)
-            found[match][game.number] = game
+            games_by_match[match][game.number] = game
         except (ValueError, LookupError, TypeError):
             continue
         kept.append(line)
     if len(kept) < len(lines):
         write_atomically(path, lambda file: file.writelines(kept))
-    return [list(games.values()) for games in found]
+    return [list(games.values()) for games in games_by_match]
 
 
 def _read_moves(path: Path, finished: Sequence[Sequence[PlayedGame]]) -> list[dict[int, list[int]]]:
@@ -185,9 +185,9 @@ def _read_moves(path: Path, finished: Sequence[Sequence[PlayedGame]]) -> list[di
         with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
             match, ply, games = bounds.parse_json(line) if line.endswith(b"\n") else []
             for number, moves in games.items():
-                known = begun[match].setdefault(int(number), [])
-                if len(known) == ply:
-                    known += map(int, moves)
+                moves_so_far = begun[match].setdefault(int(number), [])
+                if len(moves_so_far) == ply:
+                    moves_so_far += map(int, moves)
     for games, over in zip(begun, finished, strict=True):
         for game in over:
             games.pop(game.number, None)

@@ -118,8 +118,8 @@ def play(
     strings = _touched_strings(place, own, opponent)
     is_captured = ((strings & position.atari.unsqueeze(1)) != 0).any(-1)
     is_captured[:, 0] = False
-    string, taken = strings[:, 0], _union(torch.where(is_captured.unsqueeze(-1), strings, 0))
-    opponent = opponent & ~taken
+    string, captured = strings[:, 0], _union(torch.where(is_captured.unsqueeze(-1), strings, 0))
+    opponent = opponent & ~captured
     empty = on_board & ~(own | opponent)
     lost = torch.zeros_like(own)
     if suicide is not None:
@@ -128,12 +128,12 @@ def play(
     has_one_liberty = flood.has_one_point(flood.neighbours(strings) & (empty | lost).unsqueeze(1)) & ~is_captured
     in_atari = _union(torch.where(has_one_liberty.unsqueeze(-1), strings, 0))
     # Strings in atari beside removed stones have now two liberties or more, their last one and a new one.
-    relieved = _strings_beside(taken, own & position.atari)
+    relieved = _strings_beside(captured, own & position.atari)
     if suicide is not None:
         relieved |= _strings_beside(lost, opponent & position.atari)
     own = own & ~lost
     atari = ((position.atari & ~(relieved | string)) | in_atari) & (own | opponent)
-    after, removed = _after(position, actions, own, opponent, atari, taken, lost)
+    after, removed = _after(position, actions, own, opponent, atari, captured, lost)
     return replace(after, finished=after.finished | (after.passes >= 2) | (after.ply >= cap)), removed
 
 
@@ -159,16 +159,16 @@ def _strings_beside(removed: Tensor, stones: Tensor) -> Tensor:
 
 
 def _after(
-    before: Position, actions: Tensor, own: Tensor, opponent: Tensor, atari: Tensor, taken: Tensor, lost: Tensor
+    before: Position, actions: Tensor, own: Tensor, opponent: Tensor, atari: Tensor, captured: Tensor, lost: Tensor
 ) -> tuple[Position, Tensor]:
     """Puts the position together: colours, ko, hash, captures and counters.
 
-    taken: the opponent's stones removed, lost: own ones, by suicide with this move (never both in one game;
+    captured: the opponent's stones removed, lost: own ones, by suicide with this move (never both in one game;
     `State.lost` is those of the whole game). The simple ko rule bans a point if a single stone
     was taken there by a single stone, whose only liberty is that point."""
     is_black, by_colour = before.to_play == BLACK, (before.to_play == BLACK).unsqueeze(-1)
     goes_on, pass_action = ~before.finished, before.board_size**2
-    removed, is_taken = taken | lost, (taken != 0).any(-1)
+    removed, is_taken = captured | lost, (captured != 0).any(-1)
     number = flood.count(removed)
     by_black = torch.where(is_black == is_taken, number, 0)  # a suicide's stones are the opponent's captures
     keys = point_keys(before.board_size, before.device)
@@ -191,7 +191,7 @@ def _after(
         captures=before.captures + torch.stack([by_black, number - by_black], dim=1),
         finished=before.finished,
     )
-    return after, torch.stack([torch.where(by_colour, lost, taken), torch.where(by_colour, taken, lost)], dim=1)
+    return after, torch.stack([torch.where(by_colour, lost, captured), torch.where(by_colour, captured, lost)], dim=1)
 
 
 # Hashes

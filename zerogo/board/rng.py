@@ -16,25 +16,25 @@ __all__ = [
 ]  # fmt: skip
 
 
-def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
-    """Returns int64 keys that mix the seed with every part, in this order; tensor parts (integers) broadcast."""
-    return _mixed((seed, *parts), 0)
+def key(seed: int | Tensor, *words: Tensor | int) -> Tensor:
+    """Returns int64 keys that mix the seed with every word, in this order; tensors (integers) broadcast."""
+    return _mixed((seed, *words), 0)
 
 
-def below(number: int, seed: int | Tensor, *parts: Tensor | int) -> Tensor:
-    """Returns whole numbers from 0 to number - 1, one drawn by each of the keys `key(seed, *parts)`: int64. number: a
+def below(number: int, seed: int | Tensor, *words: Tensor | int) -> Tensor:
+    """Returns whole numbers from 0 to number - 1, one drawn by each of the keys `key(seed, *words)`: int64. number: a
     power of two, at least 2."""
-    return _mixed((seed, *parts), number - 1)
+    return _mixed((seed, *words), number - 1)
 
 
-def _mixed(parts: tuple[Tensor | int, ...], mask: int) -> Tensor:
+def _mixed(words: tuple[Tensor | int, ...], mask: int) -> Tensor:
     """Returns the keys, or with a mask of low bits the numbers that they draw."""
-    tensors = [part for part in parts if isinstance(part, Tensor)]
+    tensors = [word for word in words if isinstance(word, Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")
     fast = kernels.module_for("draws", device) if tensors else None
-    if fast is not None and (found := fast.key(parts, mask)) is not None:
-        return found
-    mixed = mix_words(parts, device)
+    if fast is not None and (keys := fast.key(words, mask)) is not None:
+        return keys
+    mixed = mix_words(words, device)
     return (mixed >> 40) & mask if mask else mixed
 
 

@@ -175,8 +175,8 @@ def step_(state: State, actions: Tensor) -> State:
     """The same, but takes over the history of the given state, which must not be used again: a copy less where games
     only go forward."""
     if actions.shape != (state.num_games,):
-        given, wanted = list(actions.shape), f"[{state.num_games}], one for each game"
-        raise ValueError(f"step: actions are {given}; they must be {wanted}")
+        shape, expected = list(actions.shape), f"[{state.num_games}], one for each game"
+        raise ValueError(f"step: actions are {shape}; they must be {expected}")
     if state.seen.shape[1] == 0:
         raise ValueError("step: these games came without their history; they can't be played on")
     ply_bound = state.ply_bound + 1

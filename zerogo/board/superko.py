@@ -132,8 +132,8 @@ def _repeating_rows(state: State, suicides: Tensor) -> Tensor:
     own, opponent = (flood.unpack_rows(rows).flatten(1) for rows in own_and_opponent(state))
     atari = flood.unpack_rows(state.atari).flatten(1)
     own_key = torch.where((state.to_play == BLACK).unsqueeze(1), table[0], table[1])
-    taken = _xor_beside(string_key, labels, opponent & atari, board_size)
-    after = state.hash.unsqueeze(1) ^ own_key ^ taken
+    captured_keys = _xor_beside(string_key, labels, opponent & atari, board_size)
+    after = state.hash.unsqueeze(1) ^ own_key ^ captured_keys
     if state.suicide is not None:
         removed = _xor_beside(string_key, labels, own, board_size)
         after = torch.where(flood.unpack_rows(suicides).flatten(1), state.hash.unsqueeze(1) ^ removed, after)

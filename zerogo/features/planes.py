@@ -79,12 +79,12 @@ def katago_ladders(view: View, number: int) -> list[Ladders]:
 def _earlier(view: View, ago: int) -> tuple[Tensor, Tensor]:
     """Returns the black and white stones of earlier positions, of the oldest where fewer moves are known, and the
     points that the simple ko rule banned there: int32 [B, 2, N] and int16 [B]."""
-    state, known = view.state, (view.last_moves[:, :ago] >= 0).sum(1)
+    state, num_known = view.state, (view.last_moves[:, :ago] >= 0).sum(1)
     now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
     positions = torch.cat([now, state.recent[:, : ago + 1]], dim=1)
-    games = torch.arange(len(known), device=known.device)
-    stones, before, move = positions[games, known], positions[games, known + 1], state.moves[games, known]
-    return stones, torch.where(known == 0, state.ko, _ko(stones, before, move, state.on_board))
+    games = torch.arange(len(num_known), device=num_known.device)
+    stones, before, move = positions[games, num_known], positions[games, num_known + 1], state.moves[games, num_known]
+    return stones, torch.where(num_known == 0, state.ko, _ko(stones, before, move, state.on_board))
 
 
 def _ko(stones: Tensor, before: Tensor, move: Tensor, on_board: Tensor) -> Tensor:
@@ -92,10 +92,10 @@ def _ko(stones: Tensor, before: Tensor, move: Tensor, on_board: Tensor) -> Tenso
     [B, 2, N], move int16 [B] -> int16 [B]."""
     placed = flood.points_to_rows(move.to(torch.int64), on_board.shape[1])
     own = torch.where((stones & placed.unsqueeze(1)).any(2, keepdim=True), stones, 0).sum(1, dtype=torch.int32)
-    taken, near = (before & ~stones).sum(1, dtype=torch.int32), flood.neighbours(placed)
+    captured, near = (before & ~stones).sum(1, dtype=torch.int32), flood.neighbours(placed)
     empty = on_board & ~(stones[:, 0] | stones[:, 1])
-    is_lone = (placed & own).any(1) & ~(near & own).any(1) & ((near & empty) == taken).all(1)
-    return torch.where(is_lone & (flood.count(taken) == 1), flood.first_point(taken), -1).to(torch.int16)
+    is_lone = (placed & own).any(1) & ~(near & own).any(1) & ((near & empty) == captured).all(1)
+    return torch.where(is_lone & (flood.count(captured) == 1), flood.first_point(captured), -1).to(torch.int16)
 
 
 def ladders_of(view: View, side: int) -> Tensor:
@@ -167,11 +167,11 @@ def own_komi(view: View) -> Tensor:
 def cut_komi(view: View) -> Tensor:
     """Returns the own komi within the board's area and a margin: float32 [B]. Under territory scoring KataGo takes a
     point for each stone played."""
-    state, most = view.state, (view.state.rules.size**2 + KOMI_MARGIN).to(torch.float32)
+    state, limit = view.state, (view.state.rules.size**2 + KOMI_MARGIN).to(torch.float32)
     played = flood.count(state.black) - flood.count(state.white) - state.start_balance
     played = played - state.captures[:, 0] + state.captures[:, 1]
     shift = torch.where(state.rules.scoring == AREA, 0, torch.where(view.is_black, -played, played))
-    return torch.minimum(torch.maximum(own_komi(view) + shift, -most), most)
+    return torch.minimum(torch.maximum(own_komi(view) + shift, -limit), limit)
 
 
 def komi(view: View) -> Tensor:

@@ -39,9 +39,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     cli.add_overrides(parser)
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="X", help="who plays: a checkpoint, a run's folder, mcts:N or random")
-    most = {"help": "simulations a move, at most (default: {key})"}
+    simulations = {"help": "simulations a move, at most (default: {key})"}
     seed = {"help": "random seed (default: drawn, and printed to stderr)"}
-    cli.add_options(parser, "device", "precision", "threads", "config", seed=seed, simulations=most)
+    cli.add_options(parser, "device", "precision", "threads", "config", seed=seed, simulations=simulations)
     leaves = "leaves of the tree in one step; 0 measures how many keep the device busy (default: by the simulations)"
     add("--leaves", type=cli.number(int, 0), metavar="N", help=leaves)
     rules = "tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: those of the run)"

@@ -99,15 +99,15 @@ class Clock:
             return None
         left, share = self.left[player], self.settings.share_of_period
         if self.settings.kind == "fischer":
-            wanted = min(left.seconds / max(1, moves_left) + self.settings.period, self.settings.most_a_move)
+            seconds = min(left.seconds / max(1, moves_left) + self.settings.period, self.settings.most_a_move)
             available = left.seconds  # what the move adds comes after it
         elif left.number > 0:
             fair = left.seconds / (left.number if self.settings.kind == "canadian" else 1)
             # Where a period really begins only the controller knows; shares that are all equal fit into any.
-            wanted, available = fair if self.is_reported else min(fair, share), left.seconds
+            seconds, available = fair if self.is_reported else min(fair, share), left.seconds
         else:
-            wanted, available = max(left.seconds / max(1, moves_left), share), left.seconds + share
-        return max(MIN_SECONDS, min(wanted, available) - self.lag)
+            seconds, available = max(left.seconds / max(1, moves_left), share), left.seconds + share
+        return max(MIN_SECONDS, min(seconds, available) - self.lag)
 
     def spend(self, player: Colour, seconds: float) -> None:
         """Takes off what a move took, and the lag with it, until the next `report`."""

@@ -58,7 +58,7 @@ def serve(engine: GtpEngine, source: protocol.Input, write: Callable[[str], None
 
 
 def _offered(engine: GtpEngine) -> list[str]:
-    return sorted(name for name, found in COMMANDS.items() if found.is_offered(engine) and found.is_listed)
+    return sorted(name for name, command in COMMANDS.items() if command.is_offered(engine) and command.is_listed)
 
 
 # Those of one expression
@@ -111,8 +111,8 @@ def _is_legal(engine: GtpEngine, player: str, place: str) -> str:
 
 @Command("kata-get-models", needs_search=True)
 def _models(engine: GtpEngine) -> str:
-    known = {"maxBatchSize": engine.analyst.search.settings.leaves, "usesHumanSLProfile": False, "version": 1}
-    return json.dumps([{"name": engine.name, "internalName": engine.name} | known | {"usingFP16": "false"}])
+    values = {"maxBatchSize": engine.analyst.search.settings.leaves, "usesHumanSLProfile": False, "version": 1}
+    return json.dumps([{"name": engine.name, "internalName": engine.name} | values | {"usingFP16": "false"}])
 
 
 @Command("clear_cache")
@@ -380,9 +380,11 @@ def final_status_list(engine: GtpEngine, word: str) -> str:
     """Returns the strings that are dead, alive or in seki, one a line."""
     if word.lower() not in ("alive", "dead", "seki"):
         raise InputError("invalid status")
-    found, size = engine.verdict(), engine.size
+    verdict, size = engine.verdict(), engine.size
     strings = [sorted(coords.point(*at, size) for at in string.stones) for string in engine.game.state.board.strings()]
-    words = ["dead" if row[0] in found.dead else "seki" if row[0] in found.seki else "alive" for row in sorted(strings)]
+    words = [
+        "dead" if row[0] in verdict.dead else "seki" if row[0] in verdict.seki else "alive" for row in sorted(strings)
+    ]
     pairs = zip(sorted(strings), words, strict=True)
     return "\n".join(coords.vertices(points, size) for points, status in pairs if status == word.lower())
 
@@ -478,14 +480,14 @@ def kata_get_params(engine: GtpEngine) -> str:
 def kata_set_params(engine: GtpEngine, *words: str) -> None:
     """Changes several settings by a JSON object, all or none."""
     try:
-        given = bounds.parse_json(" ".join(words))
+        parsed = bounds.parse_json(" ".join(words))
     except ValueError:
-        given = None
-    if not isinstance(given, dict):
+        parsed = None
+    if not isinstance(parsed, dict):
         raise InputError('the parameters must be a JSON object such as {"maxVisits":100}')
     before, lag = vars(engine.options).copy(), engine.clock.lag
     try:
-        for name, value in given.items():
+        for name, value in parsed.items():
             kata_set_param(engine, name, value if isinstance(value, str) else json.dumps(value))
     except InputError:
         vars(engine.options).update(before)

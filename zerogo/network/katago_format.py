@@ -75,10 +75,10 @@ def read(path: str | Path, size: int) -> KataGoNetwork:
 
 def _unpacked(path: Path) -> bytes:
     with bounds.open_regular(path, "KataGo network") as file:
-        packed, most = file.read(2), max(LEAST_UNPACKED, MOST_UNPACKED * path.stat().st_size)
+        packed, limit = file.read(2), max(LEAST_UNPACKED, MOST_UNPACKED * path.stat().st_size)
         file.seek(0)
-        data = (gzip.GzipFile(fileobj=file) if packed == b"\x1f\x8b" else file).read(most + 1)
-    if len(data) > most:
+        data = (gzip.GzipFile(fileobj=file) if packed == b"\x1f\x8b" else file).read(limit + 1)
+    if len(data) > limit:
         raise InputError(f"KataGo network {path} is refused: it unpacks to more than {MOST_UNPACKED} times its size")
     return data
 
@@ -202,12 +202,12 @@ class StreamReader:
         if first + 4 * number > len(self.data) if is_binary else 2 * number > len(self.data) - start + 1:
             raise self.error(f"it ends before {number} numbers")
         if is_binary:
-            found, self.at = np.frombuffer(self.data, "<f4", number, first), first + 4 * number
+            values, self.at = np.frombuffer(self.data, "<f4", number, first), first + 4 * number
         else:
-            found = np.fromiter((self.real() for _ in range(number)), np.float64, number).astype(np.float32)
-        if not np.isfinite(found).all():
+            values = np.fromiter((self.real() for _ in range(number)), np.float64, number).astype(np.float32)
+        if not np.isfinite(values).all():
             raise self.error("its numbers are not all finite")
-        return torch.tensor(found.astype(np.float32)).view(*shape)
+        return torch.tensor(values.astype(np.float32)).view(*shape)
 
 
 class StreamWriter:
@@ -480,10 +480,10 @@ def _norm(file: Stream, old: Norm | None, channels: int) -> Norm:
         return old
     root = (variance.double() + epsilon).sqrt()
     scale = scale.double() / root
-    found = Norm(scale.float(), (bias.double() - scale * mean.double()).float(), activation)
-    if not (found.weight.is_meta or all(torch.isfinite(part).all() for part in found.parameters())):
+    norm = Norm(scale.float(), (bias.double() - scale * mean.double()).float(), activation)
+    if not (norm.weight.is_meta or all(torch.isfinite(part).all() for part in norm.parameters())):
         raise file.error("a norm's variance is not above 0")
-    return found
+    return norm
 
 
 def _rms(file: Stream, old: RmsNorm | None, channels: int) -> RmsNorm:

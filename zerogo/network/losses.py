@@ -90,8 +90,8 @@ def value_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor
 
 def short_values_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor, Tensor]:
     """The root values of later moves, a mean over what is known."""
-    known = targets.short_values == targets.short_values  # else NaN
-    return targets.short_values.nan_to_num(0.0), known * (weight / known.sum().clamp(min=1))
+    has_value = targets.short_values == targets.short_values  # else NaN
+    return targets.short_values.nan_to_num(0.0), has_value * (weight / has_value.sum().clamp(min=1))
 
 
 def ownership_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor, Tensor]:

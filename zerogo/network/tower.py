@@ -236,8 +236,8 @@ class Readout(nn.Module):
         return F.linear(x, weight).to(torch.float32) + bias
 
     def _join(self) -> tuple[Tensor, Tensor]:
-        parts = list(self.parts.values())
-        return torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+        layers = list(self.parts.values())
+        return torch.cat([part.weight for part in layers]), torch.cat([part.bias for part in layers])
 
 
 class Network(nn.Module):

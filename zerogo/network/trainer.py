@@ -125,8 +125,8 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns all that is needed to go on exactly: tensors, numbers and containers only."""
-        parts = {name: getattr(self, name).state_dict() for name in PARTS}
-        return {"format": STATE_FORMAT} | parts | {name: getattr(self, name) for name in NUMBERS}
+        states = {name: getattr(self, name).state_dict() for name in PARTS}
+        return {"format": STATE_FORMAT} | states | {name: getattr(self, name) for name in NUMBERS}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from where `state_dict` was taken. Raises InputError when the state is of another format."""

@@ -61,8 +61,8 @@ class TextStyle:
         lines = picture.board_text(stones, game.last_action).split("\n")
         if self.in_colour:
             lines[1 : game.size + 1] = [self._row(line) for line in lines[1 : game.size + 1]]
-        taken = [f"{self.name(colour)} has taken {game.state.captures[colour]}" for colour in Colour]
-        return "\n".join([*lines, f"{', '.join(taken)}; komi {game.rules.komi:g}"])
+        captures = [f"{self.name(colour)} has taken {game.state.captures[colour]}" for colour in Colour]
+        return "\n".join([*lines, f"{', '.join(captures)}; komi {game.rules.komi:g}"])
 
     def name(self, colour: Colour) -> str:
         """Returns a colour's name, with its sign where the board shows letters."""
@@ -395,13 +395,13 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
         raise InputError(f"--move in {arguments.sgf}: {error}") from None
 
 
-def _changed_rules(arguments: argparse.Namespace, known: Rules) -> Rules:
+def _changed_rules(arguments: argparse.Namespace, rules: Rules) -> Rules:
     """Returns the rules with what the command line changes. A ruleset brings its komi to a new game alone."""
-    size = known.size if arguments.size is None else arguments.size
+    size = rules.size if arguments.size is None else arguments.size
     komi = HANDICAP_KOMI if arguments.handicap and arguments.komi is None else arguments.komi
     if arguments.rules is not None:
-        return rulesets.parse(arguments.rules, size, known.komi if komi is None and arguments.sgf is not None else komi)
-    return dataclasses.replace(known, size=size, komi=known.komi if komi is None else komi)
+        return rulesets.parse(arguments.rules, size, rules.komi if komi is None and arguments.sgf is not None else komi)
+    return dataclasses.replace(rules, size=size, komi=rules.komi if komi is None else komi)
 
 
 def _check_save(path: Path | None, source: Path | None) -> None:

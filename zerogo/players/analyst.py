@@ -99,15 +99,15 @@ class Analyst(SearchPlayer):
 
         quick: by one symmetry instead of all eight. turn: by this one, 0 to 7; playouts are the same for all."""
         if turn is not None and isinstance(self.evaluator, Evaluator):
-            found = self.evaluator.turned(states, turn)
+            evaluation = self.evaluator.turned(states, turn)
         else:
-            found = (self.quick if quick else self.evaluator)(states)
-        ownership, score = found.ownership, found.score
+            evaluation = (self.quick if quick else self.evaluator)(states)
+        ownership, score = evaluation.ownership, evaluation.score
         if ownership is None:
             ownership = PlayoutEvaluator(OWNERSHIP_PLAYOUTS)(states).ownership
         if score is None:
             score = score_of(ownership, states)
-        return dataclasses.replace(found, ownership=ownership.float(), score=score.float())
+        return dataclasses.replace(evaluation, ownership=ownership.float(), score=score.float())
 
     def search_with(self, kind: type[Go] | None = None, **settings: object) -> Search:
         """Returns its search with other settings, or over another kind of game, such as Go with forbidden moves."""
@@ -215,8 +215,12 @@ def _network_search(
 ) -> Search:
     """Returns a search over a checkpoint's averaged network that is to play well, not to explore: of self-play's
     settings it keeps c_visit and c_scale, with which the policy was learned."""
-    network, encoder, known = checkpoint.network(averaged=True), checkpoint.encoder(), checkpoint.config.network.heads
-    heads = search_heads(known, settings.score_weight or keeps_scores)
+    network, encoder, all_heads = (
+        checkpoint.network(averaged=True),
+        checkpoint.encoder(),
+        checkpoint.config.network.heads,
+    )
+    heads = search_heads(all_heads, settings.score_weight or keeps_scores)
     leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=heads)
     root_sees_all = settings.symmetry == "random" and simulations >= EVERY_SYMMETRY_FROM
     changes |= PLAY | {"max_considered": max(2, min(MOST_CONSIDERED, simulations // 2))}
@@ -240,12 +244,12 @@ def autotune_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
     @torch.inference_mode()
     def rate(size: int) -> float:
         states, keys = board.new_games(size, rules, device), torch.arange(size, device=device)
-        known = {"legal": board.legal_actions(states), "key": keys}
-        return tuning.speed(lambda: evaluate(states, **known), size, device)
+        options = {"legal": board.legal_actions(states), "key": keys}
+        return tuning.speed(lambda: evaluate(states, **options), size, device)
 
-    found = tuning.find_batch(rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
-    fitting = dataclasses.replace(analyst, search=analyst.search_with(leaves=found.size))
-    return fitting, f"{found.size} leaves of the tree in a step: {found.why()}"
+    choice = tuning.find_batch(rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
+    fitting = dataclasses.replace(analyst, search=analyst.search_with(leaves=choice.size))
+    return fitting, f"{choice.size} leaves of the tree in a step: {choice.why()}"
 
 
 # What is read from a search
@@ -391,8 +395,8 @@ def evaluate_children(
     if not pairs:
         return
     game_index, moves = torch.tensor(pairs, device=states.device).unbind(1)
-    found = analyst.evaluate(board.step(states.select(game_index), moves), quick=True)
-    for (game, action), ownership in zip(pairs, (-found.ownership).cpu().numpy(), strict=True):
+    evaluation = analyst.evaluate(board.step(states.select(game_index), moves), quick=True)
+    for (game, action), ownership in zip(pairs, (-evaluation.ownership).cpu().numpy(), strict=True):
         previews[game][action] = ownership
 
 

@@ -132,17 +132,17 @@ class Engine:
         seconds of `now`), nothing is left to search or a person stops it. game: another than the engine's. after_step:
         called after every step of the search."""
         self.session.set_position(game or self.game, player)
-        most, done = self.options.simulations if deadline is None else self.options.most_simulations, 0
+        limit, done = self.options.simulations if deadline is None else self.options.most_simulations, 0
         if deadline is not None:
             deadline -= CAUTION * self.overhead.longest
         while True:
             before = self.now()
-            new = self.session.step(None if most is None else most - done)
+            new = self.session.step(None if limit is None else limit - done)
             after_step()
             done, now = done + new, self.now()
             self.step_time.append(now - before)
             is_late = deadline is not None and now + CAUTION * self.step_time.longest > deadline
-            if new == 0 or is_late or (most is not None and done >= most) or self.interrupted():
+            if new == 0 or is_late or (limit is not None and done >= limit) or self.interrupted():
                 return
 
     def genmove(

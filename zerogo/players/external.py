@@ -305,10 +305,10 @@ class Worker:
 
     def _go_to(self, moves: tuple[int, ...]) -> None:
         """Brings the process to a position."""
-        known, commands = self._moves, []
-        if known is None or moves[: len(known)] != known:
-            commands, known = ["clear_board", f"komi {self.rules.komi:g}"], ()
-        for ply in range(len(known), len(moves)):
+        played, commands = self._moves, []
+        if played is None or moves[: len(played)] != played:
+            commands, played = ["clear_board", f"komi {self.rules.komi:g}"], ()
+        for ply in range(len(played), len(moves)):
             commands.append(f"play {COLOURS[ply % 2]} {coords.to_gtp(moves[ply], self.rules.size)}")
         self._moves = None  # until all of it has been answered
         self._ask(*commands)
@@ -345,11 +345,11 @@ def locate(name: str) -> str:
     raise InputError(f"there is no program {quote(name)} {places}{HOW_TO_INSTALL.get(name, '')}")
 
 
-def _number(spec: str, text: str, least: int, most: int, what: str) -> int:
+def _number(spec: str, text: str, lowest: int, highest: int, what: str) -> int:
     """Returns the whole number in a player's word, or raises InputError."""
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not lowest <= int(text) <= highest:
         program = spec.partition(":")[0]
-        raise InputError(f"player {quote(spec)}: allowed is {program}:N with {what} from {least} to {most}")
+        raise InputError(f"player {quote(spec)}: allowed is {program}:N with {what} from {lowest} to {highest}")
     return int(text)
 
 
@@ -526,11 +526,11 @@ class ExternalPlayer:
 
     def _share_out(self, games: Sequence[int]) -> dict[Worker, list[int]]:
         """Returns the games of each worker: its own as far as that is fair, and some that nobody else has room for."""
-        most = math.ceil(len(games) / len(self._workers))
+        fair_share = math.ceil(len(games) / len(self._workers))
         queues: dict[Worker, list[int]] = {worker: [] for worker in self._workers}
         for game in sorted(games, key=lambda game: game not in self._worker_of):
             worker = self._worker_of.get(game)
-            if worker is None or len(queues[worker]) >= most:
+            if worker is None or len(queues[worker]) >= fair_share:
                 worker = min(self._workers, key=lambda other: len(queues[other]))
             queues[worker].append(game)
             self._worker_of[game] = worker
@@ -556,6 +556,6 @@ class ExternalPlayer:
         return FORFEIT
 
 
-def _seed_of(seed: int, *parts: int) -> int:
+def _seed_of(seed: int, *words: int) -> int:
     """Returns a seed that engines take, from 1."""
-    return int(rng.key(seed, *parts, Purpose.MOVE)) % SEEDS + 1
+    return int(rng.key(seed, *words, Purpose.MOVE)) % SEEDS + 1

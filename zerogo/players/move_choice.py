@@ -126,10 +126,10 @@ class Judge:
         key = tuple(map(tuple, state.stones())), state.rules, is_over or state.is_over
         if key not in self._known:
             self.limit.deadline, self.limit.ran_out = deadline, False
-            found = final_status(game, self.analyst, self.limit, is_over)
+            status = final_status(game, self.analyst, self.limit, is_over)
             if self.limit.ran_out and not keeps:
-                return found
-            self._known[key] = found
+                return status
+            self._known[key] = status
             for old in list(self._known)[:-REMEMBERED]:
                 del self._known[old]
         return self._known[key]
@@ -144,9 +144,9 @@ def _ownership_black(game: LiveGame, analyst: Analyst, to_play: Colour) -> Tenso
     return ownership if to_play is Colour.BLACK else -ownership
 
 
-def final_score_black(game: LiveGame, found: Status) -> float:
+def final_score_black(game: LiveGame, status: Status) -> float:
     """Returns Black's score less White's and komi, by the game's way of scoring, after dead stones are taken off."""
-    return game.state.score_black(as_points(found.dead, game.size))
+    return game.state.score_black(as_points(status.dead, game.size))
 
 
 @dataclass(eq=False)
@@ -246,11 +246,11 @@ class _Position:
     def good(self) -> list[Candidate]:
         """The candidates that are hardly worse than the first."""
         candidates = self.analysis.candidates
-        return [found for found in candidates if found.value >= candidates[0].value - TIDY]
+        return [candidate for candidate in candidates if candidate.value >= candidates[0].value - TIDY]
 
     def candidate(self, action: int) -> Candidate | None:
         """Returns what the search found about an action, None where it did not try it."""
-        return next((found for found in self.analysis.candidates if found.action == action), None)
+        return next((candidate for candidate in self.analysis.candidates if candidate.action == action), None)
 
     def _signed(self, black: float | Tensor) -> float | Tensor:
         return black if self.to_play is Colour.BLACK else -black
@@ -307,7 +307,7 @@ def _pass_or_capture(position: _Position) -> int:
     if position.settings.cleanup or position.dead_stones_matter:
         move = _capture(position)
         if move is None and position.dead_stones_matter and not position.is_settled:
-            going_on = (found.action for found in position.good if found.action not in position.closed)
+            going_on = (candidate.action for candidate in position.good if candidate.action not in position.closed)
             move = next((action for action in going_on if _is_sound(position, action)), None)
         if move is not None:
             return move

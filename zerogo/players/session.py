@@ -49,8 +49,8 @@ def restrict(size: int, avoid: Iterable[Entry] = (), allow: Iterable[Entry] = ()
     for colour, actions, plies in [*avoid, *((mover, set(every) - set(kept), plies) for mover, kept, plies in allow)]:
         for action in actions:
             until[colour][action] = plies
-    found = tuple(until[Colour.BLACK]), tuple(until[Colour.WHITE])
-    return found if any(map(any, found)) else None
+    key = tuple(until[Colour.BLACK]), tuple(until[Colour.WHITE])
+    return key if any(map(any, key)) else None
 
 
 @dataclass(frozen=True)
@@ -138,15 +138,15 @@ class AnalysisSession:
         self._begin()
 
     @torch.inference_mode()
-    def step(self, most: int | None = None) -> int:
-        """Runs one step of the search, at most `most` simulations; returns how many, 0 in a full tree."""
+    def step(self, limit: int | None = None) -> int:
+        """Runs one step of the search, at limit `limit` simulations; returns how many, 0 in a full tree."""
         assert self._key is not None, "set a position first"
         if not bool(self._search_state.unspent) and not self._begin() and not self._grow():
             return 0
         search_state = self._search_state
         before, budget = int(search_state.done), search_state.budget.clone()
-        if most is not None:
-            search_state.budget.clamp_(max=before + most)
+        if limit is not None:
+            search_state.budget.clamp_(max=before + limit)
         self._search.simulate(search_state)
         # The host looks at every step here, so bounded selections need not grow with them.
         search_state.depth_bound = int(search_state.deepest.max())
@@ -188,9 +188,9 @@ class AnalysisSession:
         then returns to the position without restrictions, and its tree."""
         self.set_position(game, to_play, restrict(game.size, allow=[(colour, {action}, 1) for colour in Colour]))
         self.run(simulations)
-        found = self.analysis()
+        analysis = self.analysis()
         self.set_position(game, to_play)
-        return found.best.value if found.best else found.value
+        return analysis.best.value if analysis.best else analysis.value
 
     @property
     def visits(self) -> int:
@@ -238,8 +238,8 @@ class AnalysisSession:
         nodes = ROOT + int(tree.size)
         small = tree.map(lambda tensor: (tensor if tensor.dim() == 1 else tensor[:, :nodes]).clone())
         self._remembered[self._key] = dataclasses.replace(self._search_state, tree=small, deepest=deepest)
-        most = max(self.most_bytes, REMEMBERED * self.capacity * small.bytes_per_node)  # grown trees are few
-        while len(self._remembered) > REMEMBERED or sum(map(_bytes, self._remembered.values())) > most:
+        limit = max(self.most_bytes, REMEMBERED * self.capacity * small.bytes_per_node)  # grown trees are few
+        while len(self._remembered) > REMEMBERED or sum(map(_bytes, self._remembered.values())) > limit:
             self._remembered.pop(next(iter(self._remembered)))
 
     def _enlarged(self, kept: SearchState, state: State, nodes: int) -> SearchState:

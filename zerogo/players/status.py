@@ -53,13 +53,13 @@ class TimeLimit:
     seconds_each: float = 0.0
     ran_out: bool = False
 
-    def fitting(self, most: int) -> int:
-        """Returns how many strings, up to `most`, there is time to search now; one where nothing is known of them."""
+    def fitting(self, max_strings: int) -> int:
+        """Returns how many strings, at most `max_strings`, there is time to search now; one before the first."""
         if self.deadline == math.inf:
-            return most
+            return max_strings
         left = self.deadline - self.now()
-        known = CAUTION * self.seconds_each
-        number = min(AT_ONCE, most, int(left / known) if known else 1) if left > 0 else 0
+        limit = CAUTION * self.seconds_each
+        number = min(AT_ONCE, max_strings, int(left / limit) if limit else 1) if left > 0 else 0
         self.ran_out |= number == 0
         return number
 

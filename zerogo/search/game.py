@@ -180,8 +180,8 @@ class Go(Game):
         finished, fast = position.finished, kernels.module_for("leaf_states", position.device)
         is_area = not (states.rules.any_territory or self.score_weight)
         if is_area and fast is not None and hasattr(fast, "outcome"):
-            given = select_games(states.on_board, game_index), select_games(states.rules.komi, game_index)
-            return finished, fast.outcome(position, *given)
+            arguments = select_games(states.on_board, game_index), select_games(states.rules.komi, game_index)
+            return finished, fast.outcome(position, *arguments)
         value = torch.zeros_like(position.ply, dtype=torch.float32)
         is_readable = flood.host_read_is_free(finished)
         over = finished.nonzero().squeeze(1) if is_readable else torch.arange(len(finished), device=finished.device)

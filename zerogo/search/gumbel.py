@@ -87,8 +87,8 @@ def completed_values(nodes: Nodes) -> Tensor:
 
 def sigma(values: Tensor, nodes: Nodes, settings: SearchConfig) -> Tensor:
     """Returns values on the scale of logits, (c_visit + most visits of a child) * c_scale * value: float32 [K, A]."""
-    most = nodes.visits.amax(1, keepdim=True)
-    return (settings.c_visit + most) * settings.c_scale * values
+    max_visits = nodes.visits.amax(1, keepdim=True)
+    return (settings.c_visit + max_visits) * settings.c_scale * values
 
 
 def improved_logits(nodes: Nodes, settings: SearchConfig) -> Tensor:
@@ -114,16 +114,16 @@ def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
 
 
 def root_scores(
-    nodes: Nodes, gumbel: Tensor, new_visits: Tensor, wanted: Tensor, settings: SearchConfig, collided: Tensor | None
+    nodes: Nodes, gumbel: Tensor, new_visits: Tensor, scheduled: Tensor, settings: SearchConfig, collided: Tensor | None
 ) -> Tensor:
-    """Returns gumbel + logit + sigma: float32 [K, A], -inf for moves without the wanted number of new visits.
+    """Returns gumbel + logit + sigma: float32 [K, A], -inf for moves without the scheduled number of new visits.
 
-    gumbel, new_visits: [K, A]; wanted: [K]. Where no open move has that number (a move was closed in the meantime) all
-    open ones compete. collided: bool [K, A], moves that wait until the others with that number have had theirs;
+    gumbel, new_visits: [K, A]; scheduled: [K]. Where no open move has that number (a move was closed in the meantime)
+    all open ones compete. collided: bool [K, A], moves that wait until the others with that number have had theirs;
     each move of a phase gets its visit, so the order does not matter."""
     score = improved_logits(nodes, settings) + gumbel
-    is_wanted = nodes.is_open & (new_visits == wanted.unsqueeze(1))
+    is_due = nodes.is_open & (new_visits == scheduled.unsqueeze(1))
     if collided is not None:
-        others = is_wanted & ~collided
-        is_wanted = torch.where(others.any(1, keepdim=True), others, is_wanted)
-    return torch.where(is_wanted | ~is_wanted.any(1, keepdim=True), score, -torch.inf)
+        others = is_due & ~collided
+        is_due = torch.where(others.any(1, keepdim=True), others, is_due)
+    return torch.where(is_due | ~is_due.any(1, keepdim=True), score, -torch.inf)

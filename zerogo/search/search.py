@@ -117,8 +117,8 @@ class Search:
         must be evaluated, as there is no tree, or one with too little room for the budget; by default the host looks,
         which it may do between moves."""
         tree, longest = search_state.tree, search_state.longest
-        if (most := budget if isinstance(budget, int) else int(budget.max()) if bare is None else 0) > longest:
-            raise ValueError(f"begin: a budget of {most} simulations in trees made for {longest}")
+        if (max_budget := budget if isinstance(budget, int) else int(budget.max()) if bare is None else 0) > longest:
+            raise ValueError(f"begin: a budget of {max_budget} simulations in trees made for {longest}")
         budgets = budget if isinstance(budget, Tensor) else torch.full_like(games, budget)
         plies = select_games(search_state.states.ply, games)
         move_key = rng.key(seed, games if game_ids is None else game_ids, plies)

@@ -350,8 +350,10 @@ class SelfPlay:
         """Starts the next searches, as planned. bare: see `search.Search.begin`."""
         # Gumbel's noise is what varies its moves, so cheap searches keep it; under PUCT the temperature does that.
         explore = self.search.settings.algorithm == "gumbel" or select_games(self.plan.is_full, game_index)
-        known = {"game_ids": select_games(self.drawn.number, game_index), "explore": explore, "bare": bare}
-        self.search.begin(self.search_state, game_index, select_games(self.plan.budget, game_index), self.seed, **known)
+        options = {"game_ids": select_games(self.drawn.number, game_index), "explore": explore, "bare": bare}
+        self.search.begin(
+            self.search_state, game_index, select_games(self.plan.budget, game_index), self.seed, **options
+        )
 
     def _next_games(self, number: int) -> tuple[board.State, GameRandomness]:
         """Returns the next games and what is drawn for them, from those that were drawn ahead if they are enough."""

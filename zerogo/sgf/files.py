@@ -204,10 +204,10 @@ class _LineReader:
     def _player(self, node: Node) -> str:
         """Returns whom PL names, "b" or "w"; FF[1] has numbers. Empty, and a note, where it names nobody."""
         text = simple_text(node, "PL")
-        found = {"b": "b", "1": "b", "w": "w", "2": "w"}.get(text[:1].lower(), "")
-        if not found:
+        player = {"b": "b", "1": "b", "w": "w", "2": "w"}.get(text[:1].lower(), "")
+        if not player:
             self.notes.append(f"PL is {quote(text)}, which names nobody; whoever moves next is taken for it")
-        return found
+        return player
 
 
 def _remark(node: Node, is_root: bool) -> tuple[str | None, float | None, float | None, int | None]:
@@ -317,15 +317,15 @@ def _start(reader: _LineReader, root: Node) -> tuple[str, list[int], list[list[i
     first = reader.first or (reader.colours[0] if reader.colours else "w" if number >= 2 else "b")
     is_handicap = number >= 2 and first == "w"
     if is_handicap and not stones:
-        points, taken = [], f", and {size}x{size} has no fixed points for it; none stand"
+        points, assumption = [], f", and {size}x{size} has no fixed points for it; none stand"
         with contextlib.suppress(InputError):
-            points, taken = coords.fixed_handicap(size, number), "; the fixed points are taken for them"
-        notes.append(f"HA is {number} without stones{taken}")
+            points, assumption = coords.fixed_handicap(size, number), "; the fixed points are taken for them"
+        notes.append(f"HA is {number} without stones{assumption}")
         return first, points, None
     if is_handicap and 2 <= len(stones) < size * size and set(stones.values()) == {1}:
         if len(stones) != number:
-            taken = f"{len(stones)} stones stand on the board; these are taken for the handicap"
-            notes.append(f"HA is {number}, but {taken}")
+            assumption = f"{len(stones)} stones stand on the board; these are taken for the handicap"
+            notes.append(f"HA is {number}, but {assumption}")
         return first, list(stones), None
     rows = [[stones.get(row * size + column, 0) for column in range(size)] for row in range(size)]
     return first, [], rows if stones else None
@@ -430,7 +430,7 @@ def parse(source: str | bytes, where: str) -> Coarse_game_tree:
     data = source if is_plain else (source if isinstance(source, str) else decode(source)).encode("utf-8", "replace")
     if _LONG_NAME.search(data):
         data = _VALUE_OR_NAME.sub(
-            lambda found: _LONG_NAMES.get(found[0].decode().lower(), "").encode() or found[0], data
+            lambda match: _LONG_NAMES.get(match[0].decode().lower(), "").encode() or match[0], data
         )
     if not data.strip(b"\0 \t\r\n"):
         raise InputError(f"{where}: it is empty; a game record such as (;SZ[9];B[ee]) is needed")
@@ -453,8 +453,8 @@ def _num_tokens(data: bytes) -> int:
 
     sgfmill makes a list of all of them, at about 200 bytes each."""
     depth, count, start = 0, 0, re.search(rb"\(\s*;", data)
-    for found in islice(_TOKEN.finditer(data, start.start() if start else 0), MOST_TOKENS + 1):
-        depth, count = depth + {40: 1, 41: -1}.get(data[found.start()], 0), count + 1
+    for match in islice(_TOKEN.finditer(data, start.start() if start else 0), MOST_TOKENS + 1):
+        depth, count = depth + {40: 1, 41: -1}.get(data[match.start()], 0), count + 1
         if depth == 0:
             break
     return count
@@ -553,8 +553,8 @@ def _add_variation(node: Tree_node, record: GameRecord) -> None:
     """Adds a line's moves below a root, as far as they are not there."""
     for colour, action in zip(record.turns(), record.moves, strict=True):
         name, place = colour.upper(), _place(action, record.rules.size)
-        known = (child for child in node if child.has_property(name) and child.get_raw(name) == place)
-        node = next(known, None) or node.new_child()
+        same_moves = (child for child in node if child.has_property(name) and child.get_raw(name) == place)
+        node = next(same_moves, None) or node.new_child()
         node.set_raw(name, place)
 
 

@@ -108,13 +108,13 @@ def replay(record: GameRecord, num_moves: int | None = None) -> tuple[list[GameS
     Edits are part of the state that comes before their move; history begins anew there. Where one side moves twice in a
     row the other one has passed in between, and a game goes on after two passes. No state at all comes back where the
     position at the start is impossible (a string without liberties)."""
-    wanted = len(record.moves) if num_moves is None else min(num_moves, len(record.moves))
+    num_wanted = len(record.moves) if num_moves is None else min(num_moves, len(record.moves))
     turns, edits = record.turns(), {edit.before: edit for edit in record.edits}
     try:
         states = [GameState.from_stones(record.start(), COLOURS[record.first], record.rules)]
     except InputError as error:
         return [], f"the position at the start is impossible: {error}"
-    for number in range(wanted):
+    for number in range(num_wanted):
         player, action = COLOURS[turns[number]], record.moves[number]
         before = with_to_play(states[-1], player)
         move = Move.from_action(action, record.rules.size)
@@ -136,10 +136,10 @@ def since_edit(record: GameRecord, num_moves: int | None = None) -> GameRecord:
     """Returns the record up to `num_moves` moves without edits: it begins with the position of the last edit until
     there. Raises InputError where the moves up to that are illegal, and for a number that the record has not."""
     last = len(record.moves)
-    wanted = last if num_moves is None else num_moves
-    if not 0 <= wanted <= last:
-        raise InputError(f"SGF: the position after {wanted} moves of a game with {last}; allowed are 0 to {last}")
-    begin = max((edit.before for edit in record.edits if edit.before <= wanted), default=0)
+    num_wanted = last if num_moves is None else num_moves
+    if not 0 <= num_wanted <= last:
+        raise InputError(f"SGF: the position after {num_wanted} moves of a game with {last}; allowed are 0 to {last}")
+    begin = max((edit.before for edit in record.edits if edit.before <= num_wanted), default=0)
     start: dict[str, object] = {}
     if begin:
         states, problem = replay(record, begin)
@@ -147,8 +147,8 @@ def since_edit(record: GameRecord, num_moves: int | None = None) -> GameRecord:
             raise InputError(f"SGF: {problem}")
         start = {"setup": states[-1].stones(), "handicap": [], "first": LETTERS[states[-1].to_play]}
     by_move = ("moves", "comments", "winrates_black", "scores_black", "visits")
-    lists = {name: getattr(record, name)[begin:wanted] for name in by_move}
-    return replace(record, colours=record.turns()[begin:wanted], edits=[], **lists, **start)
+    lists = {name: getattr(record, name)[begin:num_wanted] for name in by_move}
+    return replace(record, colours=record.turns()[begin:num_wanted], edits=[], **lists, **start)
 
 
 def positions(
@@ -162,30 +162,30 @@ def positions(
     if not records or len(records) != len(move_numbers):
         numbers = f"{len(records)} records and {len(move_numbers)} move numbers"
         raise InputError(f"SGF: {numbers}; as many of each are needed, and at least one")
-    parts = []
+    records_of_lines = []
     for index, (record, number) in enumerate(zip(records, move_numbers, strict=True)):
         try:
-            parts.append(since_edit(record, number))
+            records_of_lines.append(since_edit(record, number))
         except InputError as error:
             raise InputError(f"record {index}: {error}") from None
-        problem = replay(parts[-1])[1] if check else None
+        problem = replay(records_of_lines[-1])[1] if check else None
         if problem is not None:
             raise InputError(f"record {index}: {problem}")
-    side, longest = max(part.rules.size for part in parts), max(len(part.moves) for part in parts)
-    stones = torch.zeros(len(parts), side, side, dtype=torch.int8)
-    colours = torch.zeros(len(parts), longest, dtype=torch.int8)
-    actions = torch.full((len(parts), longest), board.NO_MOVE, dtype=torch.int64)
-    for row, part in enumerate(parts):
+    side, longest = max(part.rules.size for part in records_of_lines), max(len(part.moves) for part in records_of_lines)
+    stones = torch.zeros(len(records_of_lines), side, side, dtype=torch.int8)
+    colours = torch.zeros(len(records_of_lines), longest, dtype=torch.int8)
+    actions = torch.full((len(records_of_lines), longest), board.NO_MOVE, dtype=torch.int64)
+    for row, part in enumerate(records_of_lines):
         size, length = part.rules.size, len(part.moves)
         stones[row, :size, :size] = torch.tensor(part.start(), dtype=torch.int8)
         colours[row, :length] = torch.tensor([1 + (colour == "w") for colour in part.turns()], dtype=torch.int8)
         moves = part.moves if size == side else [coords.on_other_board(move, size, side) for move in part.moves]
         actions[row, :length] = torch.tensor(moves, dtype=torch.int64)
-    first = torch.tensor([COLOURS[part.first].value for part in parts], dtype=torch.int8)
-    to_play = [_to_play(*of_one).value for of_one in zip(records, move_numbers, parts, strict=True)]
-    given = (stones, first, colours, actions, torch.tensor(to_play, dtype=torch.int8))
-    stones, first, colours, actions, mover = (tensor.to(device) for tensor in given)
-    return board.replay(stones, first, [part.rules for part in parts], colours, actions, mover)
+    first = torch.tensor([COLOURS[part.first].value for part in records_of_lines], dtype=torch.int8)
+    to_play = [_to_play(*of_one).value for of_one in zip(records, move_numbers, records_of_lines, strict=True)]
+    tensors = (stones, first, colours, actions, torch.tensor(to_play, dtype=torch.int8))
+    stones, first, colours, actions, mover = (tensor.to(device) for tensor in tensors)
+    return board.replay(stones, first, [part.rules for part in records_of_lines], colours, actions, mover)
 
 
 def _to_play(record: GameRecord, number: int, part: GameRecord) -> Colour:

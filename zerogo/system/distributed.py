@@ -265,9 +265,9 @@ def run_and_sync_errors(work: Callable[..., Any], *arguments: Any) -> Any:
         if world_size() == 1:
             raise
         sentence = str(error)
-    for number, found in enumerate(all_gather_object(sentence)):
-        if found:
-            raise InputError((f"rank {number}: {found}" if number else found) if is_rank0() else "")
+    for number, other in enumerate(all_gather_object(sentence)):
+        if other:
+            raise InputError((f"rank {number}: {other}" if number else other) if is_rank0() else "")
     return result
 
 
@@ -275,11 +275,11 @@ def require_same(facts: Mapping[str, Any], way_out: str) -> None:
     """Raises InputError on all ranks, with a sentence on the first, where a fact is another on some rank than there.
     facts: what must be the same, by name, plain values. way_out: the end of the sentence."""
     (first, host), *others = all_gather_object((dict(facts), socket.gethostname()))
-    for number, (found, there) in enumerate(others, 1):
-        for name in [*first, *(found.keys() - first.keys())]:
-            if found.get(name) != first.get(name):
+    for number, (value, there) in enumerate(others, 1):
+        for name in [*first, *(value.keys() - first.keys())]:
+            if value.get(name) != first.get(name):
                 what = (
-                    f"{name} is {found.get(name)} on rank {number} ({there}) and {first.get(name)} on rank 0 ({host})"
+                    f"{name} is {value.get(name)} on rank {number} ({there}) and {first.get(name)} on rank 0 ({host})"
                 )
                 raise InputError(f"{what}; {way_out}" if is_rank0() else "")
 

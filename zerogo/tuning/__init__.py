@@ -143,11 +143,11 @@ def num_processes(config: Config, limit: Callable[[], int]) -> int:
     alone."""
     if config.run.processes != "auto":
         return int(config.run.processes)
-    device, most = runtime.pick_device(config.run.device), limit()
+    device, max_processes = runtime.pick_device(config.run.device), limit()
     if device.type == "cuda":
-        return min(most, torch.cuda.device_count() if device.index is None else 1)
+        return min(max_processes, torch.cuda.device_count() if device.index is None else 1)
     cores = min(runtime.usable_cores(), 1 + (runtime.free_bytes(device) or 0) // PROCESS_BYTES)
-    if min(most, cores) < 2:
+    if min(max_processes, cores) < 2:
         return 1
     precision = str(pick_dtype(config.run.precision, device, config)).removeprefix("torch.")
     question = _precision_question(config, device)
@@ -158,7 +158,7 @@ def num_processes(config: Config, limit: Callable[[], int]) -> int:
         if rate - best[1] < PROCESS_GAIN * alone * (number - best[0]):
             break
         best = number, rate
-    return min(most, best[0])
+    return min(max_processes, best[0])
 
 
 # What follows from the settings, or from a forward of the network

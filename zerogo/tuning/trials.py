@@ -403,14 +403,16 @@ def _of_network(config: Config, dtype: torch.dtype, device: torch.device) -> lis
     return [(lambda: playing(planes, inputs), number), (learn, few)]
 
 
-def processes(sections: dict[str, Any], most: int, precision: str, seconds: float = 1.0) -> dict[str, dict[str, float]]:
+def processes(
+    sections: dict[str, Any], limit: int, precision: str, seconds: float = 1.0
+) -> dict[str, dict[str, float]]:
     """Returns under "rates" how many positions a second a network of the config's shape evaluates on the CPU in 1, 2,
-    4, … and `most` processes of one thread, together. seconds: of each number."""
-    spawn, numbers = multiprocessing.get_context("spawn"), [*(2**k for k in range((most - 1).bit_length())), most]
-    barrier = spawn.Barrier(most, timeout=BARRIER_SECONDS)  # at which all wait that do not evaluate
-    with ProcessPoolExecutor(most, spawn, _share, (barrier,)) as pool:
+    4, … and `limit` processes of one thread, together. seconds: of each number."""
+    spawn, numbers = multiprocessing.get_context("spawn"), [*(2**k for k in range((limit - 1).bit_length())), limit]
+    barrier = spawn.Barrier(limit, timeout=BARRIER_SECONDS)  # at which all wait that do not evaluate
+    with ProcessPoolExecutor(limit, spawn, _share, (barrier,)) as pool:
         work = partial(_evaluate_together, sections, precision, numbers, seconds)
-        counts = list(pool.map(work, range(most)))
+        counts = list(pool.map(work, range(limit)))
     return {"rates": {str(number): sum(column) / seconds for number, *column in zip(numbers, *counts, strict=True)}}
 
 
