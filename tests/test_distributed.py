@@ -46,6 +46,16 @@ def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch)
     assert sorted(ranks) == [(0, 3), (1, 3), (2, 3)]
 
 
+def test_a_rank_leaves_with_its_status_and_without_the_usual_end_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(os, "_exit", ends.append)
+    for status in (0, 3):
+        with pytest.raises(SystemExit):  # where `_exit` returns
+            runtime.script_main(lambda status=status: status)
+    assert ends == [0, 3]
+
+
 def test_one_process_is_a_world_of_its_own() -> None:
     with distributed.process_group():
         assert (
@@ -94,7 +104,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow  # processes of gloo: one of some forty runs ended with SIGABRT
+@pytest.mark.slow  # waits for processes
 def test_two_ranks_play_the_games_of_one(two: Path, capfd) -> None:
     """A match that one process takes up from two has the games of one that nothing stopped."""
     evaluate(two, 10, "two", resume=True)
@@ -104,7 +114,7 @@ def test_two_ranks_play_the_games_of_one(two: Path, capfd) -> None:
     assert tiny.files(two / "two" / "games") == tiny.files(two / "one" / "games")
 
 
-@pytest.mark.slow  # processes of gloo: one of some forty runs ended with SIGABRT
+@pytest.mark.slow  # waits for processes
 def test_final_matches_are_those_of_one_process(two: Path) -> None:
     last = next(snapshots.starts(two / "tiny"))
     settings = tiny.config("evaluation.final_games=6")
@@ -113,7 +123,7 @@ def test_final_matches_are_those_of_one_process(two: Path) -> None:
     assert pool.read(two / "tiny" / pool.FILE) == [pool.Meeting.of(result)]
 
 
-@pytest.mark.slow  # processes of gloo: one of some forty runs ended with SIGABRT
+@pytest.mark.slow  # waits for processes
 def test_a_run_goes_on_with_another_number_of_processes(two: Path, capfd) -> None:
     """Its games in progress begin anew, under numbers that no other had."""
     newest = next(snapshots.starts(two / "tiny"))

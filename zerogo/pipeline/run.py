@@ -151,9 +151,8 @@ class Run:
     # The parts
 
     def _new_trainer(self, config: Config, start: Checkpoint | None) -> Trainer:
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # the first weights come from the global generator, whose state is restored
+        # The first weights come from the global generator, whose state is restored.
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)
             network = checkpoints.fresh_network(config)
         encoder = make_encoder(config.features.encoder, config.features.komi_input)
