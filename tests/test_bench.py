@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import sys
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,21 +17,26 @@ from zerogo import bench, board, kernels
 from zerogo.bench import __main__ as command
 from zerogo.bench import jax_peers, net
 from zerogo.bench.board import draw
-from zerogo.bench.net import peaks_of
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 from zerogo.system.runtime import captured
 
 CPU = "--device cpu --threads 1"
-COMMON = {"bench", "size", "batch", "device", "dtype", "threads"}
 TINY = f"--size 3 --batch 4 --blocks 1 --channels 8 {CPU}"
 SHORT = "--seconds 0.02 --rounds 1"
-SEARCH = {"simulations_per_s", "evals_per_s", "efficiency", "simulations_per_s_with_moves", "efficiency_with_moves"}
-TREES = {"bytes_per_node", "finished_share", "closed_share", "kept_nodes", "deepest", "kernels"}
-FIELDS = {
-    "net": {"evals_per_s"},
-    "search": SEARCH | TREES,
-    "selfplay": {"games_per_hour", "moves_per_s", "samples_per_s", "simulations_per_s", "evals_per_s", "efficiency"},
+SEARCH = f"search {TINY} {SHORT} --sims 5"
+RATES = "simulations_per_s evals_per_s efficiency simulations_per_s_with_moves efficiency_with_moves"
+TREES = f"{RATES} bytes_per_node kept_nodes deepest"
+PLAYED = "games_per_hour moves_per_s samples_per_s simulations_per_s evals_per_s efficiency"
+ENCODED = "evals_per_s encoded_per_s zero17_encoded_per_s encoder_ratio peak_tflops_per_s share_of_peak"
+MEASURED = {  # command line: fields that are above zero, and fields with a value
+    f"board --size 3 --batch 16 {CPU} {SHORT}": ("moves_per_s", {"size": 3, "batch": 16, "superko": "positional"}),
+    f"net {TINY} {SHORT} --encoder alphago48": (ENCODED, {"size": 3, "batch": 4, "device": "cpu", "planes": 48}),
+    f"net {TINY} {SHORT} --encoder stones+liberties:8": (ENCODED, {"encoder": "stones+liberties:8", "planes": 10}),
+    SEARCH: (TREES, {"bench": "search", "kernels": "compiled", "sims": 5, "finished_share": 0}),
+    f"{SEARCH} --algorithm gumbel --kernels plain": (TREES, {"algorithm": "gumbel", "kernels": "plain"}),
+    f"{SEARCH} --leaves 2 --spread 2": (f"{TREES} gain", {"leaves": 2, "spread": 2.0}),
+    f"selfplay {TINY} {SHORT} --sims 3": (PLAYED, {"bench": "selfplay", "size": 3, "batch": 4, "device": "cpu"}),
 }
 
 
@@ -38,46 +44,23 @@ def measured(words: str, capsys: pytest.CaptureFixture[str]) -> list[dict]:
     """Runs a measurement and returns its lines."""
     command.main(command.parse(words.split()))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert all({*COMMON, "torch"} <= line.keys() for line in lines)
+    assert all({"bench", "size", "batch", "device", "dtype", "threads", "torch"} <= line.keys() for line in lines)
     return lines
 
 
-@pytest.mark.parametrize("has_graph", [False, True])
-@pytest.mark.parametrize("name", FIELDS)
-def test_line(name: str, has_graph: bool, capsys, monkeypatch) -> None:
-    """The network alone counts at its faster one, as on CUDA, where the other is a graph: here one that has no work."""
+@pytest.mark.parametrize("words", MEASURED)
+def test_a_line_has_its_figures(words: str, capsys) -> None:
+    (line,), (figures, fields) = measured(words, capsys), MEASURED[words]
+    assert all(line[figure] > 0 or "per_" not in figure for figure in figures.split()), line
+    assert line | fields == line and ("collision_share" in line) == ("gain" in figures)
+
+
+@pytest.mark.parametrize("name", ["net", "search", "selfplay"])
+def test_the_network_alone_counts_at_its_faster_one(name: str, capsys, monkeypatch) -> None:
+    """As on CUDA, where the other is a graph: here one that has no work."""
     replays = []
-    monkeypatch.setattr(net, "captured", lambda work, device: (lambda: replays.append(1)) if has_graph else None)
-    (line,) = measured(f"{name} {TINY} {SHORT} {'' if name == 'net' else '--sims 3'}", capsys)
-    assert FIELDS[name] <= line.keys() and bool(replays) == has_graph
-    assert (line["bench"], line["size"], line["batch"], line["device"]) == (name, 3, 4, "cpu")
-    assert all(line[field] > 0 for field in FIELDS[name] if field.endswith(("_per_s", "_per_hour")))
-    assert not {"peak_tflops_per_s", "share_of_peak"} & line.keys(), "no share of a peak on a CPU"
-
-
-def test_lines_of_the_board(capsys) -> None:
-    lines = measured(f"board --size 3,5 --batch 16 {CPU} {SHORT}", capsys)
-    assert [line["size"] for line in lines] == [3, 5] and all(line["moves_per_s"] > 0 for line in lines)
-
-
-def test_an_encoder_is_measured_next_to_zero17(capsys) -> None:
-    for encoder, planes in (("alphago48", 48), ("stones+liberties:8", 10)):
-        (line,) = measured(f"net {TINY} {SHORT} --encoder {encoder}", capsys)
-        assert (line["encoder"], line["planes"]) == (encoder, planes)
-        assert min(line["encoded_per_s"], line["zero17_encoded_per_s"], line["encoder_ratio"], line["evals_per_s"]) > 0
-
-
-def test_peaks_by_a_devices_name() -> None:
-    """The longest entry that fits counts, whole words only, and none for devices that only look like one."""
-    known = {
-        "NVIDIA H100 80GB HBM3": 989, "NVIDIA H100 PCIe": 756, "NVIDIA A100-SXM4-80GB": 312, "NVIDIA A10": 125,
-        "NVIDIA L4": 121, "NVIDIA L40S": 362, "NVIDIA GeForce RTX 4090": 165.2, "NVIDIA GeForce RTX 4080 SUPER": 104.4,
-        "NVIDIA GeForce RTX 3090 Ti": 80, "NVIDIA GeForce RTX 3090": 71,
-    }  # fmt: skip
-    assert {name: peaks_of(name)[0] for name in known} == known
-    cards = ("4090 Laptop GPU", "4070 SUPER", "3060 Ti", "3070 Ti", "3080 Ti", "4070 Ti SUPER", "4090 D", "5090 D")
-    unknown = ["NVIDIA A100-SXM4-40GB MIG 1g.5gb", "RTX A1000", *(f"NVIDIA GeForce RTX {card}" for card in cards)]
-    assert [peaks_of(name) for name in unknown] == [None] * 10
+    monkeypatch.setattr(net, "captured", lambda work, device: lambda: replays.append(1))
+    assert measured(f"{name} {TINY} {SHORT} {'' if name == 'net' else '--sims 3'}", capsys) and replays
 
 
 def test_draws_are_uniform_over_the_legal_moves() -> None:
@@ -112,15 +95,8 @@ def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
     assert captured(work, device) is None
 
 
-@pytest.mark.parametrize("options", ["--algorithm gumbel", "--kernels plain", "--leaves 2", "--spread 2"])
-def test_searches_of_all_kinds(options: str, capsys) -> None:
-    (line,) = measured(f"search {TINY} {SHORT} --sims 5 {options}", capsys)
-    name, value = options.removeprefix("--").split()
-    assert str(line[name]).startswith(value) and ({"collision_share", "gain"} <= line.keys()) == (name == "leaves")
-
-
 def test_a_profile_lists_torchs_operations(capsys) -> None:
-    command.main(command.parse(f"search {TINY} {SHORT} --sims 3 --profile".split()))
+    command.main(command.parse(f"{SEARCH} --profile".split()))
     out, table = capsys.readouterr()
     assert len(out.splitlines()) == 1 and "aten::" in table and "Self CPU" in table
 
@@ -190,13 +166,12 @@ def test_learning_is_measured_by_matches_that_cost_no_training_time(tmp_path: Pa
     words = f"learn --config {tmp_path / 'tiny.yaml'} --minutes 0.08 --seeds 2 --points 2 --games 2 --simulations 2"
     words += f" --opponents random,mcts:2 --out {tmp_path / 'out'} --set training.batch=8"
     lines = measured(words, capsys)
-    assert {(line["seed"], line["opponent"]) for line in lines} == {
-        (s, o) for s in (1, 2) for o in ("random", "mcts:2")
-    }
+    assert {(line["seed"], line["opponent"]) for line in lines} == {*product((1, 2), ("random", "mcts:2"))}
     for line in lines:
         assert line["low"] <= line["win_rate"] <= line["high"] and line["played"] == 2
         assert line["minutes"] > 0 and line["games"] >= 16 and line["simulations"] >= 0
-    assert (tmp_path / "out" / "learn.svg").read_text().count("<polyline") == 3 * 4
+    charts = {path.parent.name: path.read_text().count("learn/") for path in tmp_path.glob("out/seed-*/metrics.jsonl")}
+    assert charts == {f"seed-{seed}-over-{axis}": 4 for seed in (1, 2) for axis in ("seconds", "games", "simulations")}
     assert measured(words, capsys) == []  # all is there
     refused(words.replace("training.batch=8", "run.seeds=3"), "run.seeds", capsys)
     refused(words.replace("training.batch=8", "training.batch=4"), "another --config or --set", capsys)

@@ -24,7 +24,6 @@ from zerogo.rules import Rules, coords
 from zerogo.selfplay.playout import RandomPlayer
 from zerogo.system import distributed
 
-COLOURS = ("paired", "a_black")
 GAMES_AT_ONCE = 1024  # games of one batch, which bounds the memory of trees; a game doesn't depend on it
 ENGINE_GAMES_AT_ONCE = 32  # fewer where processes play one game after the other, so that games end, and are kept, early
 ENGINE_PLIES = 6  # a point, where no cap is set: engines capture dead stones before they pass, which takes their time
@@ -41,16 +40,16 @@ def cap_for(game: GameConfig, players: Sequence[Player], size: int) -> int:
 class MatchSettings:
     """What decides the games of two players.
 
-    colours: "paired" gives A Black in games with even numbers and White in the odd ones, games 2k and 2k + 1 with one
-    opening; "a_black" gives A Black in all. opening_plies: moves of the random player at the start, drawn from the seed
-    and the pair's number. move_cap: ply at which a game ends, None for 2 * size * size. first_game: the first game's
-    number. at_once: games of one batch, None for a fitting number; a game does not depend on it. Raises InputError for
-    settings that no match can have."""
+    is_paired: whether A is Black in games with even numbers and White in the odd ones, games 2k and 2k + 1 with one
+    opening; else A is Black in all. opening_plies: moves of the random player at the start, drawn from the seed and the
+    pair's number. move_cap: ply at which a game ends, None for 2 * size * size. first_game: the first game's number.
+    at_once: games of one batch, None for a fitting number; a game does not depend on it. Raises InputError for numbers
+    that no match can have."""
 
     rules: Rules
     num_games: int
     seed: int
-    colours: str = "paired"
+    is_paired: bool = True
     opening_plies: int = 0
     move_cap: int | None = None
     device: torch.device | str = "cpu"
@@ -58,19 +57,9 @@ class MatchSettings:
     at_once: int | None = None
 
     def __post_init__(self) -> None:
-        at_once = self.at_once
-        if self.colours not in COLOURS:
-            raise InputError(f"match: colours are {self.colours!r}; allowed are {', '.join(COLOURS)}")
-        if self.num_games < 1 or self.opening_plies < 0 or (at_once is not None and at_once < 1):
-            numbers = f"{self.num_games} games, {self.opening_plies} opening plies, {at_once} at once"
-            raise InputError(f"match: {numbers}; allowed are 1, 0 and 1 or more")
-        if self.move_cap is not None and self.move_cap < 1:
-            raise InputError(f"match: the move cap is {self.move_cap} plies; it must be 1 or more")
-
-    @property
-    def is_paired(self) -> bool:
-        """Whether games come in pairs with swapped colours."""
-        return self.colours == "paired"
+        if self.num_games < 1 or self.opening_plies < 0:
+            numbers = f"{self.num_games} games, {self.opening_plies} random moves at the start"
+            raise InputError(f"match: {numbers}; allowed are 1 or more games, 0 or more moves")
 
     @property
     def cap(self) -> int:

@@ -14,7 +14,7 @@ import torch
 from zerogo import scoring
 from zerogo.arena import elo
 from zerogo.arena.journal import GAMES_FOLDER, game_file
-from zerogo.arena.result import MatchResult, PlayedGame, rating_table, render
+from zerogo.arena.result import MatchResult, PlayedGame, render
 from zerogo.show import picture
 from zerogo.system.runtime import make_directory, write_atomically
 
@@ -29,15 +29,15 @@ def write_report(
     out_dir: str | Path,
     results: Sequence[MatchResult],
     names: Sequence[str],
-    ratings: elo.Ratings | None = None,
+    ratings: Sequence[Mapping[str, Any]] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> Path:
     """Writes `report.html` into a folder and returns its path; the page holds its pictures and links to the games in
     `games/`.
 
-    results: the matches, one or more. names: the players in the order of the ratings, which rest on the paired matches
-    alone, since one with fixed colours says little of strength. ratings: None where nobody was rated, as in games of
-    one player against itself. settings: what else is to be shown of the matches."""
+    results: the matches, one or more. names: the players. ratings: their `rating_table` over the paired matches, since
+    one with fixed colours says little of strength; empty where nobody was rated, as in games of one player against
+    itself. settings: what else is to be shown of the matches."""
     out_dir, paired = make_directory(out_dir), [result for result in results if result.is_paired]
     boards = max(1, min(BOARDS, ALL_BOARDS // len(results)))
 
@@ -51,7 +51,7 @@ def write_report(
         REPORT_FILE,
         names=names,
         rules=vars(results[0].rules),
-        ratings=[] if ratings is None else rating_table(names, paired, ratings),
+        ratings=ratings,
         points_of=points_of,
         matches=[_match(result, out_dir, boards) for result in results],
         settings=None if settings is None else json.dumps(settings, indent=1),

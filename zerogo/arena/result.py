@@ -246,23 +246,13 @@ def told_score(text: str) -> float | None:
 # The ratings of all who have met
 
 
-def meetings_of(names: Sequence[str], results: Sequence[MatchResult]) -> elo.Meetings:
-    """Returns each player's points against each other over all matches."""
+def rating_table(names: Sequence[str], results: Sequence[MatchResult]) -> list[dict[str, Any]]:
+    """Returns each player's Elo with its interval, points and games over all matches as plain values, the strongest
+    first; the weakest is at 0 without an interval."""
     numbers = {name: k for k, name in enumerate(names)}
     points = [(one.name_a, one.name_b, float(one.points_a.sum()), float((1 - one.points_a).sum())) for one in results]
-    return elo.Meetings.of_results(numbers, points)
-
-
-def rate(names: Sequence[str], results: Sequence[MatchResult]) -> elo.Ratings:
-    """Returns the players' Elo relative to the weakest, which is at 0 without an interval."""
-    meetings = meetings_of(names, results)
-    weakest = int(elo.bradley_terry(meetings, of=[]).elo.argmin())
-    return elo.bradley_terry(meetings, anchor=weakest)
-
-
-def rating_table(names: Sequence[str], results: Sequence[MatchResult], ratings: elo.Ratings) -> list[dict[str, Any]]:
-    """Returns each player's Elo with its interval, points and games as plain values, the strongest first."""
-    meetings = meetings_of(names, results)
+    meetings = elo.Meetings.of_results(numbers, points)
+    ratings = elo.bradley_terry(meetings, anchor=int(elo.bradley_terry(meetings, of=[]).elo.argmin()))
     won, games = meetings.sums(*meetings.points.T), meetings.sums(*2 * [meetings.points.sum(1)])
     columns = {"elo": ratings.elo, "low": ratings.low, "high": ratings.high, "points": won, "games": games}
     order = np.argsort(-ratings.elo, kind="stable").tolist()

@@ -16,7 +16,7 @@ from zerogo import cli, kernels
 from zerogo.arena.journal import NUM_GAMES, Journal
 from zerogo.arena.match import MatchHooks, MatchSettings, cap_for, play_match
 from zerogo.arena.report import write_report
-from zerogo.arena.result import MatchResult, rate, rating_lines, rating_table
+from zerogo.arena.result import MatchResult, rating_lines, rating_table
 from zerogo.board import rng
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
@@ -145,7 +145,7 @@ class Tournament:
             self.rules,
             self.num_games,
             seed if self.is_self else int(rng.key(seed, i, j)) % 2**62,
-            "a_black" if self.is_self else "paired",
+            not self.is_self,
             self.opening_plies,
             self.move_cap,
             self.device,
@@ -161,11 +161,10 @@ class Tournament:
 
     def conclude(self, out_dir: Path, results: Sequence[MatchResult], seconds: float) -> None:
         """Writes and prints the results."""
-        ratings = None if self.is_self else rate(self.names, results)
-        rows = [] if ratings is None else rating_table(self.names, results, ratings)
+        rows = [] if self.is_self else rating_table(self.names, results)
         text = json.dumps(self._as_json(results, rows, seconds), indent=1, allow_nan=False) + "\n"
         write_atomically(out_dir / RESULT_FILE, lambda file: file.write(text.encode()))
-        write_report(out_dir, results, self.names, ratings, self.config.to_dict())
+        write_report(out_dir, results, self.names, rows, self.config.to_dict())
         lines = [line for result in results for line in result.lines()]
         print("\n".join(lines + (["", *rating_lines(rows)] if rows else [])))
         print(f"{clock(time.time())}: wrote games, {RESULT_FILE} and report.html to {out_dir}")

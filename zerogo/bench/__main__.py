@@ -65,7 +65,7 @@ HELP = {
     "opponents": "whom they play, as for zerogo evaluate, with commas between",
     "games": "games against each opponent",
     "simulations": "simulations per move in the matches",
-    "out": "folder of the runs, learn.jsonl and learn.svg; the same command resumes after an interruption",
+    "out": "folder of the runs, learn.jsonl and charts for TensorBoard; the same command resumes after an interruption",
     "part": "kernels or run: that part alone; all parts and their verdicts without it",
 }
 PEERS = {"board": "pgx", "search": "mctx"}

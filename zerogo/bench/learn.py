@@ -1,11 +1,11 @@
 """Strength against fixed opponents over minutes, games and simulations of training.
 
 A run is trained for every seed without matches; then its checkpoints play paired games, so that matches cost no
-training time. Lines are kept in `learn.jsonl` of a folder: the same command resumes after an interruption."""
+training time. Lines are kept in `learn.jsonl` of a folder: the same command resumes after an interruption. TensorBoard
+shows the win rates over seconds of training, games and simulations; the lines have their intervals."""
 
 import argparse
 import contextlib
-import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -13,21 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from zerogo import bench, checkpoint, cli, config
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.pipeline import Matches, train
 from zerogo.system.runtime import make_directory, write_atomically
+from zerogo.system.telemetry import Telemetry
 
-AXES = {"minutes": "minutes of training", "games": "games of self-play", "simulations": "simulations of self-play"}
-COLOURS = ("#2f7d5b", "#b5523f", "#3d6a9e", "#8a6bb1", "#b08a2e")
-TEMPLATE = Path(__file__).with_name("learn.svg")
+AXES = ("seconds", "games", "simulations")  # counters of a run, over which TensorBoard shows its win rates
 
 
 def run_learn(args: argparse.Namespace) -> None:
-    """Trains, plays, and prints a line for every checkpoint and opponent; writes the picture after each."""
+    """Trains, plays, and prints a line for every checkpoint and opponent."""
     base, out = config.load(args.config, args.set.split()), make_directory(args.out)
     kept = out / "learn.jsonl"
     lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
@@ -46,7 +43,7 @@ def run_learn(args: argparse.Namespace) -> None:
             for line in play_matches(one, path, played):
                 lines.append(line | label | {"seed": seed})
                 write_atomically(kept, lambda file: file.write("".join(f"{json.dumps(x)}\n" for x in lines).encode()))
-                write_atomically(out / "learn.svg", lambda file: file.write(draw_curves(lines).encode()))
+                _chart(out, lines[-1])
                 bench.print_line(lines[-1])
 
 
@@ -80,11 +77,8 @@ def play_matches(settings: Config, path: Path, played: set[tuple[int, int, str]]
         yield line | {"size": result.rules.size, "opponent": opponent, "played": result.num_games} | scores
 
 
-def draw_curves(lines: list[dict[str, Any]]) -> str:
-    """Returns an SVG with a panel for each axis: win rates with their intervals, a colour for each opponent."""
-    colours = dict(zip(dict.fromkeys(line["opponent"] for line in lines), itertools.cycle(COLOURS), strict=False))
-    runs = sorted({(line["seed"], line["opponent"]) for line in lines})
-    curves = [(colours[name], [line for line in lines if (line["seed"], line["opponent"]) == (seed, name)])
-              for seed, name in runs]  # fmt: skip
-    template = jinja2.Template(TEMPLATE.read_text(), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return template.render(curves=curves, axes=AXES, lines=lines, colours=colours)
+def _chart(out: Path, line: dict[str, Any]) -> None:
+    """Adds a win rate to the charts of the folder, which have one of the counters as their steps."""
+    for axis in AXES:
+        with Telemetry(out / f"seed-{line['seed']}-over-{axis}") as charts:
+            charts.scalars(int(line.get(axis, 60 * line["minutes"])), {f"learn/{line['opponent']}": line["win_rate"]})

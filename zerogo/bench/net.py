@@ -1,12 +1,11 @@
 """What a position costs before any search: a network's evaluations per second, and an encoder's positions per second.
 
-The network is timed with fresh random weights and ready input, and the share of the device's peak is given. On CUDA the
-forward pass is timed operation by operation and as a graph, which is how a search replays it; the faster one counts.
-With --encoder, the network reads its planes, and encoding is timed next to zero17's; every call encodes the positions
-as if for the first time. Positions are from the middle of games of random moves."""
+The network is timed with fresh random weights and ready input, and a large matrix product for the device's peak. On
+CUDA the forward pass is timed operation by operation and as a graph, which is how a search replays it; the faster one
+counts. With --encoder, the network reads its planes, and encoding is timed next to zero17's; every call encodes the
+positions as if for the first time. Positions are from the middle of games of random moves."""
 
 import argparse
-import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -25,21 +24,7 @@ from zerogo.system.runtime import captured
 
 REFERENCE_ENCODER = "zero17"
 HEADS = ("policy", "value")  # what a search asks for
-# Peaks of the matrix units in TFLOP/s by words of the device's name: the makers' figures for dense bfloat16 with
-# float32 sums and for TF32, as remembered and not looked up again: check yours. Of several entries that fit a name the
-# longest counts.
-PEAKS = {
-    "B200": (2250.0, 1125.0), "H200": (989.0, 495.0), "H200 NVL": (836.0, 418.0), "H100": (989.0, 495.0),
-    "H100 PCIe": (756.0, 378.0), "H100 NVL": (836.0, 418.0), "GH200": (989.0, 495.0), "A100": (312.0, 156.0),
-    "A800": (312.0, 156.0), "A30": (165.0, 82.0), "A40": (150.0, 75.0), "A10": (125.0, 62.5), "A10G": (70.0, 35.0),
-    "L40S": (362.0, 183.0), "L40": (181.0, 90.5), "L4": (121.0, 60.0), "RTX A6000": (155.0, 77.4),
-    "RTX 6000 Ada": (364.0, 182.0), "RTX 5090": (209.5, 104.8), "RTX 5080": (112.6, 56.3),
-    "RTX 5070 Ti": (87.9, 43.9), "RTX 5070": (61.7, 30.9), "RTX 4090": (165.2, 82.6), "RTX 4080": (97.5, 48.7),
-    "RTX 4080 SUPER": (104.4, 52.2), "RTX 4070 Ti": (80.2, 40.1), "RTX 4070": (58.3, 29.1),
-    "RTX 4060 Ti": (44.1, 22.1), "RTX 4060": (30.2, 15.1), "RTX 3090": (71.0, 35.6), "RTX 3090 Ti": (80.0, 40.0),
-    "RTX 3080": (59.5, 29.8), "RTX 3070": (40.6, 20.3), "RTX 3060": (25.5, 12.7), "MI300X": (1307.0, 654.0),
-}  # fmt: skip
-UNLIKE = ("Laptop", "Max-Q", "Mobile", "D", "Ti", "SUPER", "MIG")  # words of devices with other peaks than their kin
+PRODUCT = {"cuda": 8192, "cpu": 1024}  # sides of the matrices whose product shows what a device can do
 OPENING = 0.2  # share of the points that are played before a position, at the least; at most three times that
 
 
@@ -53,12 +38,10 @@ def run_net(args: argparse.Namespace) -> None:
             encoders = {"encoder": setup.encoder, "reference": make_encoder(REFERENCE_ENCODER, True)}
             works |= {name: setup.prepare_encoding(encoder) for name, encoder in encoders.items()}
         rates = {name: max(rates) for name, rates in bench.alternate_rounds(args, works).items()}
-        teraflops = rates["network"] * setup.network.num_operations(size) / 1e12
-        line = setup.line("net") | {"evals_per_s": round(rates["network"]), "tflops_per_s": round(teraflops, 4)}
-        peaks = peaks_of(torch.cuda.get_device_name(setup.device)) if setup.device.type == "cuda" else None
-        if peaks is not None:
-            peak = peaks[0 if setup.dtype == torch.bfloat16 else 1]
-            line |= {"peak_tflops_per_s": peak, "share_of_peak": round(teraflops / peak, 4)}
+        operations = rates["network"] * setup.network.num_operations(size)
+        line = setup.line("net") | {"evals_per_s": round(rates["network"]), "tflops_per_s": round(operations / 1e12, 4)}
+        peak = measure_peak(setup.device, setup.dtype, args.seconds)
+        line |= {"peak_tflops_per_s": round(peak / 1e12, 4), "share_of_peak": round(operations / peak, 4)}
         if args.encoder:
             line |= {"encoder": args.encoder, "planes": setup.encoder.num_planes, "globals": setup.encoder.num_globals}
             line["encoded_per_s"] = round(rates["encoder"])
@@ -67,16 +50,11 @@ def run_net(args: argparse.Namespace) -> None:
         bench.print_line(line)
 
 
-def peaks_of(name: str) -> tuple[float, float] | None:
-    """Returns the entry of `PEAKS` for a device's name, or None for a device that isn't among them."""
-
-    def _has(text: str, words: str) -> bool:
-        return re.search(rf"\b{re.escape(words)}\b", text) is not None
-
-    best = max((words for words in PEAKS if _has(name, words)), key=len, default=None)
-    if best is None or any(_has(name, word) and not _has(best, word) for word in UNLIKE):
-        return None
-    return PEAKS[best]
+def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float) -> float:
+    """Returns the operations per second of a large matrix product, the most that a network can come near to."""
+    side = PRODUCT[device.type]
+    one, other = torch.ones(2, side, side, dtype=dtype, device=device)
+    return 2 * side**3 * bench.measure_rate(lambda: one @ other, device, seconds, at_least=3)
 
 
 class NetworkSetup:

@@ -14,7 +14,7 @@ import torch
 from zerogo import board
 from zerogo.arena import MatchResult, MatchSettings, cap_for, play_match, pool
 from zerogo.arena.report import write_report
-from zerogo.arena.result import FORFEIT, rate
+from zerogo.arena.result import FORFEIT, rating_table
 from zerogo.arena.tournament import clock
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import EvaluationConfig, GameConfig
@@ -198,7 +198,7 @@ class Matches:
                 paired = [result for result in here if result.is_paired]
                 names = list(dict.fromkeys(name for one in paired or here for name in (one.name_a, one.name_b)))
                 folder = directory / f"{size}x{size}" if game.sizes else directory
-                ratings = rate(names, paired) if paired else None
+                ratings = rating_table(names, paired) if paired else []
                 print(f"  {write_report(folder, here, names, ratings, checkpoint.config.to_dict())} shows them")
 
     def play(
@@ -227,10 +227,10 @@ class Matches:
     def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
         """Plays one match; half as many games where only one colour is at stake."""
         cap, plies = self.game.plies(size), self.settings.opening_plies
-        settings = MatchSettings(self.game.rules(size=size), num_games, self.seed, "paired", plies, cap, self.device)
+        settings = MatchSettings(self.game.rules(size=size), num_games, self.seed, True, plies, cap, self.device)
         settings = replace(settings, at_once=self.at_once)
         if spec == "self" or spec.endswith(WHITE):
-            settings = replace(settings, num_games=num_games // 2, colours="a_black", opening_plies=0)
+            settings = replace(settings, num_games=num_games // 2, is_paired=False, opening_plies=0)
         if spec == "self":
             return play_match(player, player, settings)
         with contextlib.ExitStack() as stack:

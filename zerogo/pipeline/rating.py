@@ -67,7 +67,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
                 continue
             their_names |= {other.name} if name in plays else set()
             cap, rules, plies = cap_for(game, [other], size), game.rules(size=size), settings.opening_plies
-            games = MatchSettings(rules, settings.games, matches.seed, "paired", plies, cap, matches.device)
+            games = MatchSettings(rules, settings.games, matches.seed, True, plies, cap, matches.device)
             result = play_match(player, other, replace(games, at_once=matches.at_once))
             pool.add(folder / pool.FILE, result)
             yield f"  {where}{result.lines()[0]}, until {clock(time.time())}", {}
