@@ -28,9 +28,7 @@ from zerogo.selfplay.resignation import NEEDED, THRESHOLDS, Resignation
 from zerogo.system import runtime
 from zerogo.tuning import slots
 
-TREE = "search.algorithm=puct search.dirichlet_share=0 search.root_temperature=1 selfplay.temperature_start=0".split()
-ALONE = "selfplay.temperature_end=0 selfplay.full_simulations=1 selfplay.slots=1 selfplay.sgf_share=1".split()
-SCRIPTED = (*TREE, *ALONE)
+SCRIPTED = "search.algorithm=puct selfplay.full_simulations=1 selfplay.slots=1 selfplay.sgf_share=1".split()
 TABLE = "game.size=5 game.move_cap=40 selfplay.sgf_share=1 selfplay.slots=6 selfplay.full_simulations=4".split()
 PASS = 9  # on 3x3
 BLACK_SETTLES = [4, PASS, 3, PASS, 5, PASS, PASS]  # after the fifth move a black chain between two eyes owns the board
@@ -40,6 +38,14 @@ WHITE_SETTLES = [PASS, 4, PASS, 3, PASS, 5, PASS, PASS]
 def played(config: Config, evaluator: object, num_games: int, seed: int = 3) -> tuple[SelfPlay, SelfPlayResult]:
     selfplay = tiny.self_play(config, evaluator, seed)
     return selfplay, selfplay.play(num_games)
+
+
+def scripted(*overrides: str) -> Config:
+    """Returns settings under which `tiny.Script` plays its moves: without noise at the root."""
+    config = tiny.config(*SCRIPTED, *overrides)
+    return dataclasses.replace(
+        config, search=dataclasses.replace(config.search, dirichlet_share=0.0, root_temperature=1.0)
+    )
 
 
 def table_games(*overrides: str, num_games: int = 20) -> tuple[SelfPlay, SelfPlayResult]:
@@ -93,9 +99,12 @@ def test_policy_targets_lie_on_legal_moves_alone() -> None:
 
 
 @pytest.mark.parametrize("moves, komi, score_black", [(BLACK_SETTLES, 4.5, 4.5), (WHITE_SETTLES, -2.5, -6.5)])
-def test_targets_have_the_view_of_the_side_to_move(moves: list[int], komi: float, score_black: float) -> None:
+def test_targets_have_the_view_of_the_side_to_move(
+    moves: list[int], komi: float, score_black: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selfplay.loop, "SETTLED_END_SHARE", 1.0)
     owner = 1 if score_black > 0 else -1
-    config = tiny.config(*SCRIPTED, f"game.komi={komi}", "selfplay.settled_end_share=1")
+    config = scripted(f"game.komi={komi}")
     _, collected = played(config, tiny.Script(moves), 1)
     samples = collected.all_samples()
     assert collected.games[0].moves == moves[:-2] and collected.ends == [EndReason.ALL_PASS_ALIVE]
@@ -110,7 +119,7 @@ def test_targets_have_the_view_of_the_side_to_move(moves: list[int], komi: float
 
 def test_ownership_tells_the_two_sides_apart() -> None:
     """Black holds the left column, White the right one, the middle is nobody's; both passed."""
-    _, collected = played(tiny.config(*SCRIPTED, "game.komi=0.5"), tiny.Script([0, 2, 3, 5, 6, 8, PASS, PASS]), 1)
+    _, collected = played(scripted("game.komi=0.5"), tiny.Script([0, 2, 3, 5, 6, 8, PASS, PASS]), 1)
     samples = collected.all_samples()
     black_view = torch.tensor([[1, 0, -1]] * 3, dtype=torch.int8)
     assert collected.ends == [EndReason.PASSES] and collected.scores_black == [-0.5]
@@ -119,9 +128,9 @@ def test_ownership_tells_the_two_sides_apart() -> None:
         assert torch.equal(samples.ownership[k], black_view * sign) and float(samples.value[k]) == -sign
 
 
-def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
-    config = tiny.config(*SCRIPTED, "selfplay.settled_end_share=0.6", "selfplay.slots=5")
-    _, collected = played(config, tiny.Script(BLACK_SETTLES), 40)
+def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selfplay.loop, "SETTLED_END_SHARE", 0.6)
+    _, collected = played(scripted("selfplay.slots=5"), tiny.Script(BLACK_SETTLES), 40)
     drawn = rng.uniform(rng.key(3, torch.arange(100), Purpose.SETTLED), 1).squeeze(1)
     for game in collected.games:
         settles = bool(drawn[game.number] < 0.6)
@@ -130,10 +139,11 @@ def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
     assert 10 <= collected.ends.count(EndReason.ALL_PASS_ALIVE) <= 38
 
 
-def test_games_that_are_not_ended_early_count_as_the_plain_board_stands() -> None:
+def test_games_that_are_not_ended_early_count_as_the_plain_board_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     """At two passes and at the cap every stone lives, as in the search's tree: winner, points and owners by the plain
     rules, move by move."""
-    _, collected = table_games("selfplay.slots=32", "selfplay.settled_end_share=0.5", num_games=90)
+    monkeypatch.setattr(selfplay.loop, "SETTLED_END_SHARE", 0.5)
+    _, collected = table_games("selfplay.slots=32", num_games=90)
     samples, differ = collected.all_samples(), 0
     for game in collected.games:
         if game.end != EndReason.ALL_PASS_ALIVE:
@@ -154,7 +164,7 @@ def test_games_that_are_not_ended_early_count_as_the_plain_board_stands() -> Non
 def test_the_side_that_resigns_loses_and_the_board_stays_unknown(value_black: float, loser_moves: int) -> None:
     """From ply 2 on the loser may resign; it does at its first turn."""
     winner_black = 1 if value_black > 0 else -1
-    config = tiny.config(*SCRIPTED, "selfplay.resign_share=1", "selfplay.resign_min_ply=2", "game.komi=4.5")
+    config = scripted("selfplay.resign_share=1", "selfplay.resign_min_ply=2", "game.komi=4.5")
     selfplay = tiny.self_play(config, tiny.Script([0, 8, 3, 7, 6, 5, 4], [value_black]), 3)
     selfplay.resignation.threshold = -0.5
     collected = selfplay.play(1)
@@ -179,25 +189,6 @@ def test_only_full_searches_are_learned_and_their_share_is_right() -> None:
 
     assert 2 < collected.simulations / collected.moves < 4
     assert selfplay.search_state.overflowed == 0
-
-
-@pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
-def test_cheap_searches_teach_all_but_the_policy_where_asked(algorithm: str) -> None:
-    settings = ("selfplay.full_share=0.3", "selfplay.cheap_simulations=2", "selfplay.opening_plies=0.1")
-    settings = (*settings, f"search.algorithm={algorithm}", "game.move_cap=24")
-    few, many = (table_games(*settings, *more, num_games=10)[1] for more in ((), ("selfplay.learn_cheap=true",)))
-    assert many.games == few.games  # the games are the same
-    learned, all_plies = few.all_samples(), many.all_samples()
-    is_full = all_plies.policy_weight == 1
-    assert bool((all_plies.policy_weight[~is_full] == 0).all()) and len(all_plies) > 2.5 * len(learned)
-    for name, tensor in vars(learned).items():
-        assert torch.equal(getattr(all_plies, name)[is_full], tensor), name
-    for game in many.games:  # all but the plies that were drawn from the prior, each with the game's result
-        of_game = all_plies.map(lambda tensor, number=game.number: tensor[all_plies.game == number])
-        assert of_game.ply.tolist() == list(range(len(game.moves) - len(of_game), len(game.moves)))
-        sign = torch.where(of_game.to_play == 1, 1.0, -1.0)
-        assert (of_game.score * sign).tolist() == [game.score_black] * len(of_game)
-        assert of_game.root_value.tolist() == pytest.approx(game.root_values[len(game.moves) - len(of_game) :])
 
 
 OVERRIDES = ["game.sizes=[[3, 1, 4.5], [5, 1, 0.5], [4, 1, 2]]"], ["selfplay.opening_plies=0.1", "game.komi=0"]

@@ -9,7 +9,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from zerogo.config.sections import (
     TrainingConfig,
     allowed,
     default_of,
+    settings_of,
 )
 from zerogo.errors import MOST_QUOTED, InputError, quote
 from zerogo.system import bounds
@@ -46,7 +47,7 @@ BY_NAME: dict[str, type[Section]] = {section.NAME: section for section in SECTIO
 MOST_BYTES = 2**18  # of a file; one with every key and its meaning has 20,000
 MOST_NODES = 5000  # keys, values and lists of a file; one with every key has 500
 TOO_MANY = f"more than {MOST_NODES} keys and values; no config has"
-KEYS: dict[str, Any] = {f"{section.NAME}.{entry.name}": entry for section in SECTIONS for entry in fields(section)}
+KEYS: dict[str, Any] = {f"{section.NAME}.{entry.name}": entry for section in SECTIONS for entry in settings_of(section)}
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,11 @@ class Config:
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Returns sections of plain values (numbers, texts, lists, mappings): what YAML, JSON and a checkpoint hold."""
-        sections = {name: getattr(self, name) for name in BY_NAME}
-        return {name: _plain(vars(section)) for name, section in sections.items()}
+        sections = [getattr(self, name) for name in BY_NAME]
+        return {
+            section.NAME: {entry.name: _plain(getattr(section, entry.name)) for entry in settings_of(section)}
+            for section in sections
+        }
 
     def dump(self, path: str | Path) -> None:
         """Writes every setting as YAML, atomically, with its meaning beside it; `load` reads the same settings back."""
@@ -114,7 +118,7 @@ def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[
             name = str(name)[:MOST_QUOTED]
             raise InputError(f"{place}: unknown section {name}; {_nearest(name, list(BY_NAME))}")
         if not isinstance(entries, Mapping):
-            such = f"it must hold settings such as {fields(BY_NAME[name])[0].name}: …"
+            such = f"it must hold settings such as {settings_of(BY_NAME[name])[0].name}: …"
             raise InputError(f"{place}: section {name} is {quote(entries)}; {such}")
         for key, value in entries.items():
             if (full := f"{name}.{key}") not in KEYS and not (full in FIXED and value == FIXED[full]):
@@ -138,7 +142,7 @@ def _placed(make: Callable[[], Any], where: str, places: Mapping[str, str]) -> A
 def _unknown(key: str) -> str:
     """Returns what is wrong with an unknown "section.key" and which valid name is nearest."""
     if key in FIXED:
-        return f"{key} is no longer a setting; it is always {FIXED[key]:g}"
+        return f"{key} is no longer a setting; it is always {_written(FIXED[key])}"
     key = key[:MOST_QUOTED]
     section, _, name = key.partition(".")
     close = difflib.get_close_matches(key, list(KEYS), n=1, cutoff=0.5)
@@ -280,7 +284,7 @@ def describe(as_page: bool = False) -> str:
         if as_page:
             header = "| setting | default | meaning | allowed |\n| --- | --- | --- | --- |"
             rows = [f"## {section.NAME}\n\n{section.__doc__}\n\n{header}"]
-        for entry in fields(section):
+        for entry in settings_of(section):
             key, default = f"{section.NAME}.{entry.name}", _written(default_of(entry))
             row = f"| `{key}` | `{default}` | {entry.metadata['meaning']} | {allowed(entry)} |"
             rows.append(row if as_page else f"  {key} = {default}\n      {_explained(entry)}")
@@ -293,8 +297,9 @@ def to_yaml(config: Config) -> str:
     blocks = []
     for section in SECTIONS:
         rows = [f"# {section.__doc__}", f"{section.NAME}:"]
-        for name, value in vars(getattr(config, section.NAME)).items():
-            rows.append(f"  {name}: {_written(value)}  # {_explained(KEYS[f'{section.NAME}.{name}'])}")
+        for entry in settings_of(section):
+            value = getattr(getattr(config, section.NAME), entry.name)
+            rows.append(f"  {entry.name}: {_written(value)}  # {_explained(entry)}")
         blocks.append("\n".join(rows) + "\n")
     return "\n".join(blocks)
 

@@ -44,6 +44,11 @@ def option(
     return field(default=default, metadata=metadata)
 
 
+def settings_of(section: type[Section] | Section) -> list[Field]:
+    """Returns the fields of a section that are settings, those made by `option`."""
+    return [entry for entry in fields(section) if entry.metadata]
+
+
 def default_of(entry: Field) -> Any:
     """Returns the default value of a field made by `option`."""
     return entry.default if entry.default is not MISSING else entry.default_factory()
@@ -197,7 +202,7 @@ class Section:
     NAME = ""
 
     def __post_init__(self) -> None:
-        for entry in fields(self):
+        for entry in settings_of(self):
             value = getattr(self, entry.name)
             try:
                 exact = KINDS[str(entry.type)][0](value, entry)
@@ -362,7 +367,6 @@ class NetworkConfig(Section):
     trunk: tuple[str, ...] = option(
         ("ordinary", "gpool"), f"katago: its blocks in turn, of {', '.join(TRUNK)}", example="[ordinary, nested]"
     )
-    activation: str = option("relu", "katago: of all norms", choices=("relu", "mish", "silu"))
     plan: str = option("", "katago: the words of a network's file, without its numbers, in place of the keys above")
 
     def _check(self) -> None:
@@ -382,19 +386,8 @@ class SearchConfig(Section):
     """The tree search: Gumbel with sequential halving, or PUCT."""
 
     NAME = "search"
-    c_puct_base: ClassVar[float] = 500.0  # puct: visits at which the growth by c_puct_log sets in (KataGo)
-    c_visit: ClassVar[float] = 50.0  # gumbel: visits added to the largest count in sigma(q) (Gumbel)
     algorithm: str = option("gumbel", "gumbel learns with few simulations [Gumbel]", choices=("gumbel", "puct"))
     c_puct: float = option(1.1, "puct: weight of the prior against the value [KataGo]", 0, 100)
-    c_puct_log: float = option(0.0, "puct: its growth with ln((visits + 500) / 500) [KataGo]", 0, 100)
-    c_puct_variance: float = option(0.0, "puct: its growth with the spread of a node's values [KataGo, 0.85]", 0, 1)
-    fpu_reduction: float = option(
-        0.2, "puct: unvisited: the parent's value minus this x sqrt(visited prior) [KataGo]", 0, 2
-    )
-    fpu_reduction_root: float = option(0.0, "puct: the same at the root [KataGo]", 0, 2)
-    dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0: none [KataGo]", 0, 1)
-    root_temperature: float = option(1.1, "puct: temperature of the root prior [KataGo]", above=0, high=10)
-    lcb: bool = option(False, "puct: best move by its lower confidence bound, not in self-play [KataGo]")
     max_considered: int = option(16, "gumbel: moves that halving starts with at the root [Gumbel, m = 16]", 1, 626)
     c_scale: float = option(1.0, "gumbel: scale of sigma(q); larger sharpens the policy [Gumbel]", above=0, high=100)
     keep_tree: bool = option(True, "keep the subtree of the played move for the next search")
@@ -404,6 +397,16 @@ class SearchConfig(Section):
     forced_playouts: float = option(0.0, "puct: factor k of forced playouts in full searches [KataGo]", 0, 100)
     cuda_graph: bool = option(True, "CUDA: replay a search step as a CUDA graph where possible")
     leaves: int = option(1, "leaves of one tree per step; 0: measured at the start [KataGo]", 0, 1024)
+    # No settings: numbers of KataGo's self-play, which players and tests replace.
+    c_puct_base: ClassVar[float] = 500.0  # puct: visits at which the growth by c_puct_log sets in
+    c_puct_log: float = 0.0  # puct: growth of c_puct with ln((visits + 500) / 500)
+    c_puct_variance: float = 0.0  # puct: growth of c_puct with the spread of a node's values
+    fpu_reduction: float = 0.2  # puct: an unvisited move has its parent's value minus this * sqrt(visited prior)
+    fpu_reduction_root: float = 0.0  # puct: the same at the root
+    dirichlet_share: float = 0.25  # puct: share of noise in the root prior
+    root_temperature: float = 1.1  # puct: temperature of the root prior
+    lcb: bool = False  # puct: the best move is that of the highest lower confidence bound
+    c_visit: ClassVar[float] = 50.0  # gumbel: visits added to the largest count in sigma(q) [Gumbel]
 
 
 @dataclass(frozen=True)
@@ -415,15 +418,11 @@ class SelfplayConfig(Section):
     full_simulations: int = option(64, "simulations of a full search, whose policy is learned [measured]", 1, 100_000)
     simulations_schedule: tuple[tuple[float, int], ...] = option((), "full_simulations by progress; []: constant")
     cheap_simulations: int = option(16, "simulations of a cheap search, for the move alone [KataGo]", 1, 100_000)
-    learn_cheap: bool = option(False, "also learn from cheap searches, but no policy and reply")
     full_share: float = option(1.0, "probability that a search is a full one [0.25 in KataGo]", above=0, high=1)
-    temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0 [KataGo]", 0, 10)
-    temperature_end: float = option(0.15, "puct: temperature of the played move late in the game [KataGo]", 0, 10)
     temperature_half_life: float = option(0.0, "plies in which it falls half-way; 0: the board side [KataGo]", 0, 10**4)
     opening_plies: float = option(0.04, "mean plies per point drawn from the prior at a game's start [KataGo]", 0, 1)
     opening_temperature: float = option(2.0, "temperature of the prior for these plies", above=0, high=100)
     random_opening_games: int = option(1500, "games of random moves that a run starts with [measured]", 0, 10**7)
-    settled_end_share: float = option(0.9, "share of games that end as soon as every point is pass-alive", 0, 1)
     resign_share: float = option(0.0, "share of games with resignation; the others measure wrong resignations", 0, 1)
     resign_min_ply: int = option(20, "plies before which nobody resigns", 0, 20000)
     reanalysed: float = option(0.0, "old positions searched again, for each new sample [MuZero Reanalyse]", 0, 100)
@@ -474,13 +473,9 @@ class TrainingConfig(Section):
 
     NAME = "training"
     batch: int = option(512, "samples in a training step [measured]", 1, 1_000_000)
-    optimizer: str = option("adamw", "optimiser", choices=("adamw", "sgd"))
     learning_rate: float = option(1e-3, "learning rate before warm-up and schedule", above=0, high=10)
     warmup_samples: int = option(100_000, "samples over which the learning rate rises from 0 [KataGo]", 0, 10**10)
     schedule: tuple[tuple[float, float], ...] = option(SCHEDULE, "factors of the learning rate by progress [KataGo]")
-    weight_decay: float = option(0.02, "weight decay of matrices and kernels (decoupled with adamw)", 0, 1)
-    ownership_sum: float = option(0.0, "loss weight of the summed ownership against the score [measured]", 0, 100)
-    gradient_clip: float = option(1.0, "largest norm of the gradient; 0: no limit", 0, 10**6)
     ema_samples: int = option(200_000, "averaging horizon of the averaged weights, in samples [KataGo]", 1, 10**10)
 
 
@@ -533,7 +528,12 @@ class PipelineConfig(Section):
 SECTIONS: tuple[type[Section], ...] = tuple(Section.__subclasses__())
 
 # Settings of earlier versions, and the value that each has now.
-FIXED = {
-    "search.c_puct_base": 500.0, "search.c_visit": 50.0, "search.dirichlet_concentration": 10.83,
-    "selfplay.resign_false_positive": 0.05, "replay.exponent": 0.65, "replay.scale": 0.4, "training.momentum": 0.9,
+FIXED: dict[str, Any] = {
+    "network.activation": "relu", "search.c_puct_base": 500.0, "search.c_puct_log": 0.0, "search.c_puct_variance": 0.0,
+    "search.c_visit": 50.0, "search.dirichlet_concentration": 10.83, "search.dirichlet_share": 0.25,
+    "search.fpu_reduction": 0.2, "search.fpu_reduction_root": 0.0, "search.lcb": False, "search.root_temperature": 1.1,
+    "selfplay.learn_cheap": False, "selfplay.resign_false_positive": 0.05, "selfplay.settled_end_share": 0.9,
+    "selfplay.temperature_end": 0.15, "selfplay.temperature_start": 0.75, "replay.exponent": 0.65, "replay.scale": 0.4,
+    "training.gradient_clip": 1.0, "training.momentum": 0.9, "training.optimizer": "adamw",
+    "training.ownership_sum": 0.0, "training.weight_decay": 0.02,
 }  # fmt: skip

@@ -122,7 +122,7 @@ def plan_of(settings: NetworkConfig) -> str:
     """Returns the plan of a network of the config's section `network`."""
     c, head, hidden = settings.channels, settings.head_channels, settings.value_hidden
     pooled = max(1, min(settings.pooling_channels, c // 2))
-    act = f"act ACTIVATION_{settings.activation.upper()}"
+    act = f"act {RELU}"
 
     norm, conv = f"norm {{}} {EPSILON} 1 1 {act}".format, "conv {0} {0} {1} {2} 1 1".format
     linear, biased = "matmul {} {}".format, "matmul {0} {1} bias {1}".format

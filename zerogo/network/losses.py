@@ -103,25 +103,8 @@ def ownership_target(targets: Targets, weight: float, share: Tensor) -> tuple[Te
     return owner, share / on_board.sum(1, keepdim=True) * on_board
 
 
-# What the heads of points predict and learn, [B]. The loss: Huber's, in units of SCORE_SCALE, a mean by `board_weight`.
-
-
-def score_points(outputs: Metrics, targets: Targets) -> tuple[Tensor, Tensor]:
-    """The points with komi."""
-    return outputs["score"], targets.score
-
-
-def ownership_sum_points(outputs: Metrics, targets: Targets) -> tuple[Tensor, Tensor]:
-    """The sum of the ownership, which is the score before komi. Without it an error that all points share costs nearly
-    nothing in the ownership's own loss, and is many points of score."""
-    owned = torch.tanh(outputs["ownership"])
-    owned = owned if targets.on_board is None else torch.where(targets.on_board, owned, 0.0)
-    return owned.sum((1, 2)), targets.ownership.sum((1, 2))
-
-
 MOVES = {"policy": policy_target, "reply": reply_target, "soft_policy": soft_policy_target}
 OUTCOMES = {"value": value_target, "ownership": ownership_target, "short_values": short_values_target}
-POINTS = {"score": score_points, "ownership_sum": ownership_sum_points}
 LOSSES = (*MOVES, *OUTCOMES, "score")
 
 
@@ -141,11 +124,14 @@ def loss_terms(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -
     outcomes = {name: function(targets, heads[name], share) for name, function in OUTCOMES.items() if name in heads}
     if outcomes:
         terms.append(_outcome_terms(outputs, outcomes))
-    for name in [name for name in POINTS if name in heads]:
-        predicted, target = (points / SCORE_SCALE for points in POINTS[name](outputs, targets))
-        error = F.huber_loss(predicted, target, reduction="none")
-        terms.append((error * (share * heads[name]), {name: 1}))
+    if "score" in heads:
+        terms.append((score_terms(outputs["score"], targets) * (share * heads["score"]), {"score": 1}))
     return terms
+
+
+def score_terms(score: Tensor, targets: Targets) -> Tensor:
+    """Returns Huber's loss of the points with komi, in units of SCORE_SCALE: [B]."""
+    return F.huber_loss(score / SCORE_SCALE, targets.score / SCORE_SCALE, reduction="none")
 
 
 def _move_terms(outputs: Metrics, targets: Metrics, factors: Tensor) -> Terms:

@@ -19,9 +19,11 @@ from zerogo.network.losses import LOSSES, Metrics, Targets, loss_terms
 from zerogo.replay import TrainingBatch
 from zerogo.system import distributed
 
-# Of SGD, and AdamW's beta 1 (KataGo). AdamW's beta 2: 0.99 averages about 100 steps; the usual 0.999 averages 1,000,
+# AdamW's betas: 0.9 is KataGo's momentum; 0.99 averages the squares over about 100 steps, the usual 0.999 over 1,000,
 # too long where the run changes its own data.
-MOMENTUM, SECOND_MOMENTUM = 0.9, 0.99
+BETAS = 0.9, 0.99
+WEIGHT_DECAY = 0.02  # of matrices and kernels, decoupled
+MAX_GRADIENT_NORM = 1.0
 STATE_FORMAT = 1
 PARTS, NUMBERS = ("network", "averaged", "optimizer"), ("samples", "steps", "progress", "average_weight")  # of a state
 
@@ -46,14 +48,9 @@ class Trainer:
             raise InputError(f"network.heads has {missing[0]!r}, which has no loss; allowed are {', '.join(LOSSES)}")
         self.device, self.dtype = torch.device(device), dtype
         self.encoder, self.settings, self.heads = encoder, settings, dict(heads)
-        if settings.ownership_sum:
-            if "ownership" not in heads:
-                what = f"training.ownership_sum is {settings.ownership_sum:g}"
-                raise InputError(f"{what}, but network.heads has no ownership; add that head, or set it to 0")
-            self.heads["ownership_sum"] = settings.ownership_sum
         self.network = network.to(self.device, memory_format=torch.channels_last).train()
         self.averaged = copy.deepcopy(network).eval().requires_grad_(False)
-        self.optimizer = make_optimizer(network, settings)
+        self.optimizer = make_optimizer(network, settings.learning_rate)
         self.learner = distributed.wrap_ddp(self.network, self.device)
         self.samples, self.steps, self.progress, self.average_weight = 0, 0, 0.0, 0.0
         # What is averaged: parameters and batch-norm statistics, not their count of batches.
@@ -139,13 +136,9 @@ class Trainer:
             setattr(self, name, state[name])
 
     def _load_optimizer(self, state: dict[str, Any]) -> None:
-        """Takes over the statistics, not the settings, which may have changed; another optimiser begins anew."""
-        own = self.optimizer.state_dict()["param_groups"]
-        if ("betas" in own[0]) != ("betas" in state["param_groups"][0]):
-            self.optimizer.state.clear()
-            return
-        for group, settings in zip(state["param_groups"], own, strict=True):
-            group.update(settings | {"lr": group["lr"]})  # which each step sets
+        """Takes over the statistics, not the settings, which another version may have saved with other values."""
+        groups = zip(self.optimizer.state_dict()["param_groups"], state["param_groups"], strict=True)
+        state["param_groups"] = [group | {"lr": saved["lr"]} for group, saved in groups]
         self.optimizer.load_state_dict(state)
         for parameter, kept in self.optimizer.state.items():  # a fused step takes them to lie as the parameter does
             same = {name: part for name, part in kept.items() if part is not None and part.shape == parameter.shape}
@@ -178,12 +171,11 @@ class Trainer:
         return total, metrics
 
     def _clip(self) -> Tensor:
-        """Makes the gradient as short as the settings want and returns its norm before, by the same operations as
+        """Limits the gradient's norm and returns what it was before, by the same operations as
         `nn.utils.clip_grad_norm_`, which asks each of them for its device."""
         gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        if self.settings.gradient_clip:
-            torch._foreach_mul_(gradients, (self.settings.gradient_clip / (norm + 1e-6)).clamp(max=1.0))
+        torch._foreach_mul_(gradients, (MAX_GRADIENT_NORM / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
     @torch.no_grad()
@@ -198,13 +190,11 @@ class Trainer:
         torch._foreach_lerp_(averaged, ours, share / self.average_weight)
 
 
-def make_optimizer(network: Network, settings: TrainingConfig) -> torch.optim.Optimizer:
-    """Returns the config's optimiser; kernels and matrices decay, biases and normalisation (one-dimensional) don't."""
+def make_optimizer(network: Network, learning_rate: float) -> torch.optim.Optimizer:
+    """Returns AdamW; kernels and matrices decay, biases and normalisation (one-dimensional) don't."""
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    if settings.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=MOMENTUM, fused=True)
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(MOMENTUM, SECOND_MOMENTUM), fused=True)
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, fused=True)

@@ -33,7 +33,7 @@ from zerogo.system import distributed
 
 FOLDER = "snapshots"
 NAME = re.compile(r"snapshot-(\d{9})\.pt")
-FORMAT = 2  # of what a snapshot holds of its run; larger by one where a field comes or goes
+FORMAT = 3  # of what a snapshot holds of its run; larger by one where a field comes or goes
 KEPT = 2  # newest snapshots: one may turn out to be damaged
 FIRST_WAIT = 1.0  # seconds to a process's first snapshot; then twice as long each time, up to pipeline.snapshot_seconds
 MOST_OF_TIME = 0.02  # share of the time that snapshots may take

@@ -149,7 +149,7 @@ def _hopeless(error: Diverged, rollbacks: int, last: int, config: Config) -> str
     if rollbacks:
         tried = f", as after {rollbacks} rollbacks, the last to step {last} with training.learning_rate={rate:g}"
     look = f"look in {config.run.folder / 'logs'} at train/loss, train/gradient_norm and the sanity checks up to then"
-    return f"{error}{tried}; {look}, and start anew with a lower training.learning_rate or training.gradient_clip"
+    return f"{error}{tried}; {look}, and start anew with a lower training.learning_rate"
 
 
 def too_many_considered(search: SearchConfig, selfplay: SelfplayConfig) -> str:

@@ -32,6 +32,9 @@ from zerogo.system.tensors import TensorFields, restored, sent, state_of
 # What a state holds of self-play, and of its searches beside their trees.
 IN_FLIGHT = "states drawn plan is_first network_steps next_game budgets fewest_left steps_left".split()
 NOT_KEPT = ("states", "tree", "repeated_states", "graph")
+# PUCT's temperature of the played move at ply 0 and late in the game (KataGo).
+TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
+SETTLED_END_SHARE = 0.9  # share of games that end as soon as every point is pass-alive; the others teach to pass
 OF_SEARCHES = tuple(field.name for field in dataclasses.fields(SearchState) if field.name not in NOT_KEPT)
 
 
@@ -50,11 +53,10 @@ class GameRandomness(TensorFields):
 
 @dataclass(frozen=True)
 class Plan(TensorFields):
-    """What the present searches of B games are for. is_full: bool [B], the policy is learned. is_sample: bool [B], the
-    position is. budget: int64 [B]."""
+    """What the present searches of B games are for. is_full: bool [B], position and policy are learned. budget: int64
+    [B]."""
 
     is_full: Tensor
-    is_sample: Tensor
     budget: Tensor
 
 
@@ -303,7 +305,7 @@ class SelfPlay:
 
     def _record(self, game_index: Tensor, before: board.State, actions: Tensor, result: SearchResult) -> None:
         played = {"actions": actions, "policy": result.policy, "root_value": result.value}
-        of_games = {"policy_weight": self.plan.is_full, "is_sample": self.plan.is_sample, "game": self.drawn.number}
+        of_games = {"policy_weight": self.plan.is_full, "is_sample": self.plan.is_full, "game": self.drawn.number}
         of_games["network_step"] = self.network_steps
         played |= {name: select_games(numbers, game_index) for name, numbers in of_games.items()}
         self.recorder.write(game_index, before, **played)
@@ -321,7 +323,7 @@ class SelfPlay:
         if not is_gumbel:
             half_life = settings.temperature_half_life or (sizes if is_mixed else states.board_size)
             decay = 0.5 ** (states.ply.to(torch.float32) / half_life)
-            temperature = settings.temperature_end + (settings.temperature_start - settings.temperature_end) * decay
+            temperature = TEMPERATURE_END + (TEMPERATURE_START - TEMPERATURE_END) * decay
             chosen = tempered(result.policy, temperature, keys, places)
         if settings.opening_plies:
             drawn = tempered(result.prior, settings.opening_temperature, keys, places)
@@ -333,14 +335,13 @@ class SelfPlay:
         ply, number = select_games(self.states.ply, game_index), select_games(self.drawn.number, game_index)
         # What is drawn from the prior becomes no sample. It is searched all the same: games that moved at once would be
         # out of step with the others, and a move by a few costs as much host time as one by all.
-        is_full = is_sample = ply >= select_games(self.drawn.opening, game_index)
+        is_full = ply >= select_games(self.drawn.opening, game_index)
         budget = torch.full_like(number, self.budgets[0])
         if self.settings.full_share < 1:
             drawn = rng.uniform(rng.key(self.seed, number, ply, Purpose.BUDGET), 1).squeeze(1)
             is_long = drawn < self.settings.full_share
             budget, is_full = torch.where(is_long, *self.budgets), is_full & is_long
-            is_sample = is_sample if self.settings.learn_cheap else is_full
-        plan = Plan(is_full, is_sample, budget)
+        plan = Plan(is_full, budget)
         if len(game_index) == self.num_games:
             self.plan = plan
         else:
@@ -380,7 +381,7 @@ class SelfPlay:
         return states, GameRandomness(
             number=numbers,
             opening=(-mean * torch.log(drawn(Purpose.OPENING_PLIES))).floor().to(torch.int32),
-            ends_settled=drawn(Purpose.SETTLED) < settings.settled_end_share,
+            ends_settled=drawn(Purpose.SETTLED) < SETTLED_END_SHARE,
             may_resign=drawn(Purpose.RESIGN) < settings.resign_share,
             is_kept=drawn(Purpose.SGF) < settings.sgf_share,
         )
