@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,7 @@ def test_runs_and_games_are_listed_newest_first_and_filtered(root: Path, ask: Ca
 def test_many_games_come_in_pages_and_only_those_of_a_page_are_read(root: Path, ask: Callable):
     data = (root / GAME).read_bytes()
     for number in range(120):
-        path = root / "tiny" / "games" / f"more-{number:04d}.sgf"
-        path.write_bytes(data)
+        (root / "tiny" / "games" / f"more-{number:04d}.sgf").write_bytes(data)
     first = ask("games")
     assert (len(first["games"]), first["looked"], first["total"]) == (50, 50, 124)
     second = ask("games", after=first["next"])
@@ -232,13 +232,8 @@ def test_how_a_run_is_doing(root: Path, ask: Callable):
     assert [row[0] for row in found["ratings"]["5"]] == ["tiny@9", "random"] and found["ratings"]["5"][0][1] > 0
     assert found["matches"] == [[5, "tiny@9", "random", 3.0, 4]]
     tree = ask("openings", run="tiny")
-    corner = next(child for child in tree["children"] if child["action"] != 12)
-    assert (tree["games"], tree["size"], corner["count"], corner["black"]) == (
-        4,
-        5,
-        2,
-        1,
-    )  # turned boards are one opening
+    corner = next(child for child in tree["children"] if child["action"] != 12)  # turned boards are one opening
+    assert (tree["games"], tree["size"], corner["count"], corner["black"]) == (4, 5, 2, 1)
     flying = ask("in_flight", run="tiny")
     assert flying["total"] == 3 and flying["games"][0]["stones"][1] == "1" and flying["games"][0]["ply"] == 1
 
@@ -265,25 +260,12 @@ def test_nothing_outside_of_the_log_directory_is_read_and_nothing_that_is_no_gam
     (root / "large.sgf").write_text("(;SZ[5]" + "C[x]" * 2**18 + ")")
     (root / "folder.sgf").mkdir()
     before = everything(root)
-    for path in (
-        "../secret.sgf",
-        str(outside),
-        "link.sgf",
-        "linked/secret.sgf",
-        "tiny/../../secret.sgf",
-        "a/../" + GAME,
-    ):
-        assert "leads out of the log directory" in ask("game", 400, path=path)["error"]
-    refused = {
-        "pipe.sgf": "can't be read",
-        "folder.sgf": "can't be read",
-        "large.sgf": "larger than",
-        "x.sgf": "not there",
-        "circle.sgf": "leads to no file",
-    }
-    refused |= {"": "no SGF file", "tiny/config.yaml": "no SGF file", "a\0b": "a path must be", "x" * 2000: "a path"}
+    out = "../secret.sgf", str(outside), "link.sgf", "linked/secret.sgf", "tiny/../../secret.sgf", f"a/../{GAME}"
+    refused = dict.fromkeys(out, "leads out of") | dict.fromkeys(("", "tiny/config.yaml"), "no SGF file")
+    refused |= dict.fromkeys(("pipe.sgf", "folder.sgf"), "can't be read") | {"circle.sgf": "leads to no file"}
+    refused |= {"large.sgf": "larger than", "x.sgf": "not there"} | dict.fromkeys(("a\0b", "x" * 2000), "a path")
     for path, words in refused.items():
-        assert words in ask("game", 400, path=path)["error"]
+        assert words in ask("game", 400, path=path)["error"], path
     for name in ("../secret.pt", "tiny/config.yaml", "tiny/snapshots/snapshot-000000009.pt", 7, "tiny", "\ud800"):
         assert "error" in ask("think", 400, position=POSITION, networks=[name])
     (root.parent / "network.pt").symlink_to(root / NEW)  # as if a link had taken a network's place meanwhile
@@ -299,7 +281,7 @@ def test_nothing_outside_of_the_log_directory_is_read_and_nothing_that_is_no_gam
 
 BAD = {  # route: fields and a word of the sentence
     "think": [
-        ({"visits": 10**6}, "allowed are whole numbers from 0 to 10000"), ({"visits": -1}, "visits"),
+        ({"visits": 10**6}, "must be a whole number from 0 to 10000"), ({"visits": -1}, "visits"),
         ({"visits": True}, "visits"), ({"visits": "x"}, "visits"), ({"networks": [OLD] * 101}, "at most 100"),
         ({"networks": "x"}, "networks"), ({"position": None}, "position"), ({"position": {"size": 26}}, "size"),
         ({"position": {"size": 9}}, "plays on 5"), ({"position": {"size": 1e9}}, "size"),
@@ -346,6 +328,7 @@ FOREIGN = [
     {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Host": "evil.example:6006"}, {"Host": ""},
     {"Host": "localhost.evil.example"}, {"Host": "["},
 ]  # fmt: skip
+OWN = [{"Origin": "http://localhost:6006"}, {"Sec-Fetch-Site": "same-origin"}, {"Host": "127.0.0.1"}, {"Host": "[::1]"}]
 
 
 def test_requests_of_other_pages_are_refused_and_own_ones_are_not(root: Path, ask: Callable):
@@ -353,13 +336,7 @@ def test_requests_of_other_pages_are_refused_and_own_ones_are_not(root: Path, as
     for headers in FOREIGN:
         assert "error" in ask("runs", 403, headers), headers
         assert "error" in ask("save", 403, headers, run="tiny", position=POSITION), headers
-    own = [
-        {"Origin": "http://localhost:6006"},
-        {"Sec-Fetch-Site": "same-origin"},
-        {"Host": "127.0.0.1:1"},
-        {"Host": "[::1]"},
-    ]
-    for headers in own:
+    for headers in OWN:
         ask("runs", 200, headers)
     assert everything(root) == before
     flags = type("Flags", (), {"go_hosts": "go.example, b", "host": "a.example"})
@@ -406,14 +383,30 @@ def test_a_run_that_is_deleted_or_cut_short_breaks_nothing(root: Path, ask: Call
     assert "not there any more" in ask("think", 400, position=POSITION, networks=[OLD])["error"]
 
 
-def test_the_worker_starts_answers_and_ends(root: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_worker_starts_and_answers(root: Path, monkeypatch: pytest.MonkeyPatch):
     (root / "torch.py").write_text("raise SystemExit")
     monkeypatch.chdir(root)  # TensorBoard may be started anywhere, and nothing there is imported
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
     worker = entry.WorkerProcess()
     assert worker.one("play_move", {"position": POSITION})["next"] == "b" and not worker._waiting
-    worker._send({"end": True})
-    assert worker._process.wait() == 0
+    worker._process.kill()
+
+
+def test_the_worker_answers_in_turn_and_ends_when_nobody_asks(here: Here, monkeypatch: pytest.MonkeyPatch):
+    ours, theirs = Pipe()
+    monkeypatch.setattr(jobs, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(jobs.os, "nice", lambda niceness: None)
+    monkeypatch.setattr(here.desk, "warm", lambda: iter([{}]))
+    position = {"position": POSITION}
+    ours.send_bytes(json.dumps({"id": 1, "job": "over_time", "fields": position}).encode())
+    for number, fields in ((2, position), (3, {})):
+        ours.send_bytes(json.dumps({"id": number, "job": "play_move", "fields": fields}).encode())
+    ours.send_bytes(b'{"cancel": 1}')
+    jobs.JobLoop(here.desk, theirs).run()
+    answers = [json.loads(ours.recv_bytes()) for _ in range(6)]
+    assert [(answer["id"], *answer)[2] for answer in answers] == ["part", "done", "error", "done", "part", "done"]
+    assert [answer["id"] for answer in answers] == [2, 2, 3, 1, 0, 0] and not ours.poll()
+    assert answers[0]["part"]["next"] == "b" and "lacks" in answers[2]["error"]
 
 
 # The house

@@ -5,7 +5,7 @@ import dataclasses
 import re
 import sys
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -77,16 +77,14 @@ def make_models(arguments: argparse.Namespace) -> Models:
     return Models(analyst, encoder, rules, arguments.cell, arguments.numbers)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class ShownGame:
-    """A game as it is shown. name: for people. last: moves that can be played. problem: why not more, or None.
-    winrates_black: for its chart, see the function of that name."""
+    """A game as it is shown. name: for people. last: moves that can be played. problem: why not more, or None."""
 
     name: str
     record: sgf.GameRecord
     last: int
     problem: str | None = None
-    winrates_black: np.ndarray | None = None
 
 
 def read_game(path: str | Path) -> ShownGame:
@@ -109,10 +107,7 @@ def parse_moves(text: str | None, game: ShownGame) -> list[int]:
     text: numbers and ranges, "40", "10-20", "5,10-12", "all"; negative ones count from the end, -1 is after the last
     move. None is the last that can be shown. Raises InputError for another text, and for a move that the game doesn't
     have."""
-    if text is None:
-        return [_moment(max(0, game.last), game)]
-    if text == "all":
-        return list(range(_moment(0, game), game.last + 1))
+    text = str(max(0, game.last)) if text is None else f"0-{max(0, game.last)}" if text == "all" else text
     moments: list[int] = []
     for part in text.replace(" ", "").split(","):
         match = _RANGE.fullmatch(part)
@@ -141,7 +136,7 @@ class Scene:
 
     def __init__(self, shown: ShownGame, move: int, models: Models) -> None:
         self.shown, self.move, self.models = shown, move, models
-        self.game = LiveGame.of_record(sgf.since_edit(shown.record, move))
+        self.game = LiveGame.of_record(shown.record, move)
         if models.analyst is not None:
             require_size(models.analyst, self.game.size, f"{shown.name} is on")
         self.cell = models.cell or next(cell for max_side, cell in CELLS if self.game.size <= max_side)
@@ -200,6 +195,7 @@ class Scene:
         return self.models.encoder.planes(self.state)[0].float().cpu()
 
 
+@cache
 def winrates_black(game: ShownGame, analyst: Analyst) -> np.ndarray:
     """Returns Black's chances to win after 0, 1, 2, … moves, by the network alone: float64 [moves + 1]."""
     rates: list[float] = []
@@ -261,7 +257,7 @@ def _ownership(scene: Scene) -> Shown:
 
 
 def _value(scene: Scene) -> Shown:
-    rates, score = scene.shown.winrates_black, _score_text(scene)
+    rates, score = winrates_black(scene.shown, scene.models.analyst), _score_text(scene)
     shares = [f"{100 * rate:5.1f}" for rate in rates]
     rows = [f"{start:4d}: {' '.join(shares[start : start + 10])}" for start in range(0, len(shares), 10)]
     text = "\n".join([score, "Black's win rate in % after each move:", *rows])
@@ -346,9 +342,9 @@ def show(arguments: argparse.Namespace) -> None:
         raise InputError(f"--cell is {arguments.cell}; allowed are 12 to 200 pixels")
     if arguments.out is not None and arguments.out.suffix.lower() not in SUFFIXES:
         raise InputError(f"--out is {arguments.out}; allowed are names that end in {' or '.join(SUFFIXES)}")
-    game = read_game(arguments.file) if arguments.file is not None else None
-    moves = parse_moves(arguments.move, game) if game is not None else []
     models = make_models(arguments)
+    game = empty_game(models) if arguments.file is None else read_game(arguments.file)
+    moves = parse_moves(arguments.move, game)
     usual = "board" if models.analyst is None else "policy,ownership"
     what = [name.strip() for name in (arguments.what or usual).split(",")]
     for name in what:
@@ -357,13 +353,8 @@ def show(arguments: argparse.Namespace) -> None:
         needs = VIEWS[name].needs
         if needs and getattr(models, needs) is None:
             raise InputError(f"--what {name} needs {NEEDED[needs]}")
-    if game is None:
-        game = empty_game(models)
-        moves = parse_moves(arguments.move, game)
     for note in [*game.record.notes, *([game.problem] if game.problem else [])]:
         print(f"{game.name}: {note}", file=sys.stderr)
-    if "value" in what:
-        game.winrates_black = winrates_black(game, models.analyst)
     scenes = [Scene(game, move, models) for move in moves]
     if arguments.text:
         print("\n\n".join(as_text(scene, what) for scene in scenes))
@@ -398,19 +389,16 @@ def _write_pictures(scenes: list[Scene], what: Sequence[str], out: Path | None) 
     if out is not None:
         make_directory(out.parent)
     if out is not None and out.suffix.lower() == ".gif":
-        images = [as_image(scene, what) for scene in scenes]
-        height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
-        frames = []
+        images, frames = [Image.fromarray(as_image(scene, what)) for scene in scenes], []
         for image in images:  # all as large as the largest, white to the right and below
-            margin = ((0, height - image.shape[0]), (0, width - image.shape[1]), (0, 0))
-            frame = Image.fromarray(np.pad(image, margin, constant_values=255))
+            frame = Image.new("RGB", [max(sides) for sides in zip(*(one.size for one in images), strict=True)], "white")
+            frame.paste(image)
             frames.append(frame.quantize(256, dither=Image.Dither.NONE))
         options = {"save_all": True, "append_images": frames[1:], "duration": 1000 * FRAME_SECONDS, "loop": 0}
         _save(out, lambda file: frames[0].save(file, "GIF", **options))
         return
     for scene, path in zip(scenes, _names(scenes, out), strict=True):
-        content = picture.png(as_image(scene, what))
-        _save(path, lambda file, content=content: file.write(content))
+        _save(path, lambda file, scene=scene: file.write(picture.png(as_image(scene, what))))
 
 
 def _save(path: Path, writer: Callable[[BinaryIO], Any]) -> None:

@@ -36,7 +36,6 @@ MOST_WAITING = 16  # requests that the worker has at a time
 MOST_PLAYED = 1000  # games saved in one run
 MOST_OPENED = 20_000  # games that openings are counted of
 BEAT_SECONDS, PATIENCE = 1.0, 300.0  # between two signs of life in a stream; of the whole of one
-IDLE_SECONDS = 900.0  # after which the worker ends and gives its memory back
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 HEADERS |= {"Cross-Origin-Resource-Policy": "same-origin", "Content-Security-Policy": "default-src 'none'"}
 
@@ -244,7 +243,7 @@ def _json(fields: Any, status: int = 200) -> Response:
 
 
 class WorkerProcess:
-    """The worker as the server sees it: started when it is needed, again when it has ended, ended when nobody asks."""
+    """The process of jobs.py as the server sees it: started when it is needed, and again when it has ended."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
@@ -253,22 +252,19 @@ class WorkerProcess:
         self._pipe = threading.Lock()  # of its own, as a process that starts leaves a long request waiting
         self._waiting: dict[int, queue.SimpleQueue] = {}
         self._of_client: dict[str, int] = {}
-        self._used = time.monotonic()
 
     def start(self) -> None:
         """Starts the process if there is none."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
-                self._used = time.monotonic()
                 self._connection, theirs = Pipe()
                 # With -P, and not by multiprocessing, which would import modules from the folder it is started in.
-                words = [sys.executable, "-P", "-m", "zerogo.tensorboard_plugin.worker", str(theirs.fileno())]
+                words = [sys.executable, "-P", "-m", "zerogo.tensorboard_plugin.jobs", str(theirs.fileno())]
                 self._process = subprocess.Popen(
                     words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
                 )
                 theirs.close()
                 threading.Thread(target=self._read, args=(self._process, self._connection), daemon=True).start()
-                threading.Thread(target=self._watch, args=(self._process,), daemon=True).start()
 
     def one(self, job: str, fields: dict[str, Any]) -> dict[str, Any]:
         """Returns the only part of a job's answer. Raises InputError with what is wrong."""
@@ -308,7 +304,6 @@ class WorkerProcess:
                 self._send({"cancel": number})
 
     def _send(self, request: dict[str, Any]) -> None:
-        self._used = time.monotonic()
         with self._pipe, suppress(OSError):  # it has ended: its reader says so to all who wait
             self._connection.send_bytes(json.dumps(request).encode())
 
@@ -324,13 +319,3 @@ class WorkerProcess:
         with self._lock:
             for waiting in self._waiting.values():
                 waiting.put({"error": "the analysis process has ended; the next request starts it again"})
-
-    def _watch(self, process: subprocess.Popen) -> None:
-        """Ends the process when nobody has asked for long."""
-        while process.poll() is None:
-            time.sleep(1)
-            with self._lock:
-                is_idle = time.monotonic() - self._used > IDLE_SECONDS and not self._waiting
-            if is_idle:
-                self._send({"end": True})
-                return

@@ -3,7 +3,6 @@ games at a time, and what was seen is remembered until its file changes. Nothing
 
 import os
 import re
-import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zerogo.errors import InputError
+from zerogo.system import bounds
 
 MOST_FOLDERS, MOST_DEPTH = 10_000, 4  # that are looked at, and how far down
 MOST_GAME_BYTES = 2**19  # of a game that is shown
@@ -85,9 +85,9 @@ class Folder:
         if path.suffix.lower() != ".sgf":
             raise InputError(f"{name[:80]!r} is no SGF file; allowed are games, *.sgf")
         try:
-            data = _bytes(path, limit + 1)
-        except OSError as error:
-            raise InputError(f"{name[:80]!r} can't be read: {error.strerror or error}") from None
+            data = _read(path, limit + 1)
+        except (OSError, InputError):
+            raise InputError(f"{name[:80]!r} can't be read; allowed are regular files") from None
         if len(data) > limit:
             raise InputError(f"{name[:80]!r} is larger than {limit // 2**10} KiB; no single game is")
         return data
@@ -167,8 +167,8 @@ class Folder:
         """Returns what a list says of a game, None for what is none; changed, size: of its file."""
         version, seen = self._glances.get(str(path), (None, None))
         if version != (changed, size):
-            with suppress(OSError):
-                seen = glance_of(_bytes(path, GLANCED_BYTES))
+            with suppress(OSError, InputError):
+                seen = glance_of(_read(path, GLANCED_BYTES))
             if len(self._glances) >= MOST_GLANCES:
                 self._glances.clear()
             self._glances[str(path)] = (changed, size), seen
@@ -234,12 +234,9 @@ def _fits(seen: Glance, filters: dict[str, str]) -> bool:
     )
 
 
-def _bytes(path: Path, limit: int) -> bytes:
-    """Returns the first bytes of a regular file, which is no link. Raises OSError for anything else."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(None, "it is no plain file")
+def _read(path: Path, limit: int) -> bytes:
+    """Returns the first bytes of a regular file, which is no link. Raises InputError or OSError for anything else."""
+    with bounds.open_regular(path, "game", follow_links=False) as file:
         return file.read(limit)
 
 

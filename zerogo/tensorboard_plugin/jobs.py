@@ -1,4 +1,13 @@
-"""What the tab asks of the worker: games as trees of positions, what networks think, moves, scores, how a run is doing.
+"""The process that has torch, and its jobs: games as trees of positions, what networks think, moves, scores, how a run
+is doing. It takes requests from a connection and answers there, JSON objects as messages:
+
+    {"id": 7, "job": "think", "fields": {…}}  gets {"id": 7, "part": {…}}, any number, and {"id": 7, "done": true}
+                                              or {"id": 7, "error": "a sentence"}
+    {"cancel": 7}                             ends it, wherever it is
+
+It ends with the connection, or when nothing is asked for long. Long jobs are done one at a time, in the order of their
+arrival; short ones in between. It runs at a low priority and with one thread, so that a run beside it keeps the
+machine.
 
 Each job yields parts, as dictionaries for JSON, and may be ended between any two. A position is {"size", "komi",
 "superko", "suicide", "scoring", "start": {"stones", "handicap", "first"}, "moves": [["b", 40], ...]}; stones are N * N
@@ -10,11 +19,13 @@ import json
 import os
 import re
 import resource
+import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, takewhile
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -22,6 +33,7 @@ from typing import Any
 import torch
 
 from zerogo import board, checkpoint, scoring, sgf, tuning
+from zerogo.analysis.query import whole
 from zerogo.board import flood, symmetry
 from zerogo.cli import set_up
 from zerogo.config import Config, with_overrides
@@ -48,6 +60,8 @@ REPORT_SECONDS, SLICE_SECONDS = 0.25, 0.08  # between two reports; between two l
 JUDGE_SECONDS, EVALUATED_AT_ONCE = 10.0, 16  # for dead stones; of a curve
 SHOWN_CANDIDATES, SHOWN_OPENINGS, SHOWN_GAMES = 24, 400, 12
 METRICS_BYTES, MOST_POOL_BYTES, MAX_SNAPSHOT_BYTES = 2**20, 2**24, 2**30  # the first from the end of the file
+NICENESS = 10  # a run with all cores gives it a tenth of one
+IDLE_SECONDS = 900.0  # after which the process ends and gives its memory back
 RESULT = re.compile(r"[BW]\+(R|\d{1,4}(\.\d{1,2})?)|0|\?")
 Part = dict[str, Any]
 
@@ -138,20 +152,13 @@ def _position(position: Any) -> tuple[Rules, Part, list[tuple[Colour, int]]]:
         raise InputError(f"stones must be {points} digits of 0, 1 and 2, colours b or w")
     if len(set(handicap)) < len(handicap) or not all(0 <= point < points for point in handicap):
         raise InputError(f"the handicap must be different points, 0 to {points - 1}")
-    return rules, start, [(COLOURS[colour], _whole("a move", action, 0, points)) for colour, action, *_ in moves]
+    return rules, start, [(COLOURS[colour], whole("a move", action, 0, points)) for colour, action, *_ in moves]
 
 
 def _require_komi(rules: Rules) -> None:
     """Raises InputError for a komi that no game has."""
     if abs(rules.komi) > MOST_KOMI:
         raise InputError(f"komi is {rules.komi:g}; allowed are {-MOST_KOMI} to {MOST_KOMI}")
-
-
-def _whole(what: str, value: Any, low: int, high: int) -> int:
-    """Returns a whole number of a request. Raises InputError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f"{what} is {quote(value)}; allowed are whole numbers from {low} to {high}")
-    return value
 
 
 def _plain(path: str) -> Path:
@@ -235,7 +242,7 @@ def _board_words(size: int) -> Part:
 
 def new_game(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields the tree of a game that begins: of a network's size and rules, where one is named, with a handicap."""
-    size = None if request.get("size") is None else _whole("size", request["size"], 1, 25)
+    size = None if request.get("size") is None else whole("size", request["size"], 1, 25)
     if request["networks"]:
         settings = checkpoint.load(_plain(request["networks"][0])).config.game
         if size not in (None, *settings.all_sizes):
@@ -245,7 +252,7 @@ def new_game(desk: Desk, request: Part) -> Iterator[Part]:
         rules = Rules(size=size or 9)
     if request.get("komi") is not None:
         _require_komi(rules := dataclasses.replace(rules, komi=request["komi"]))
-    stones = _whole("the handicap", request.get("handicap", 0), 0, 9)
+    stones = whole("the handicap", request.get("handicap", 0), 0, 9)
     handicap = coords.fixed_handicap(rules.size, stones) if stones > 1 else []
     record = sgf.GameRecord(rules, [], first="w" if handicap else "b", handicap=handicap)
     _add_line(tree := [], record)
@@ -295,7 +302,7 @@ def think(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields what up to two networks say of a position at once, then what their searches find, until each has its
     visits. Each part names its network by its place."""
     game, began = desk.game(request["position"]), time.monotonic()
-    visits = _whole("visits", request.get("visits", 0), 0, MOST_VISITS)
+    visits = whole("visits", request.get("visits", 0), 0, MOST_VISITS)
     analysts = [desk.analyst(path, bool(request.get("on_device"))) for path in request["networks"][:2]]
     for place, (analyst, _) in enumerate(analysts):
         require_size(analyst, game.size, "this game is on")
@@ -396,7 +403,7 @@ def planes(desk: Desk, request: Part) -> Iterator[Part]:
 def choose_move(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields how far a network's search is, then its move: an action, or None where it resigns."""
     game, began = desk.game(request["position"]), time.monotonic()
-    visits = _whole("visits", request["visits"], 1, MOST_VISITS)
+    visits = whole("visits", request["visits"], 1, MOST_VISITS)
     _, session = desk.analyst(request["networks"][0], bool(request.get("on_device")))
     session.set_position(game)
     for place in _searching([session], visits, began):
@@ -418,9 +425,9 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
     else:
         if not isinstance(dead, list):
             raise InputError("dead must be a list of points")
-        stones = {_whole("a dead stone", point, 0, game.size**2 - 1) for point in dead[: game.size**2]}
+        stones = {whole("a dead stone", point, 0, game.size**2 - 1) for point in dead[: game.size**2]}
         if request.get("toggle") is not None:
-            at = _whole("toggle", request["toggle"], 0, game.size**2 - 1)
+            at = whole("toggle", request["toggle"], 0, game.size**2 - 1)
             string = game.state.board.string_at(Point(*divmod(at, game.size)))
             stones ^= indices(string.stones, game.size) if string else set()
     rows = torch.tensor([game.state.stones()], dtype=torch.int8)
@@ -468,7 +475,7 @@ def _metrics(path: str | None) -> tuple[Part, list[list]]:
 def openings(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields how games begin, up to symmetry, as a tree: count, wins of Black, move, and children, the most usual
     first. games: [moves as SGF letters, result's letter] each."""
-    size = _whole("size", request["size"], 1, 25)
+    size = whole("size", request["size"], 1, 25)
     table = symmetry.action_table(size).tolist()
     lines = []
     for letters, result in request["games"]:
@@ -510,3 +517,68 @@ def in_flight(desk: Desk, request: Part) -> Iterator[Part]:
 LONG = (think, over_time, curve, choose_move, score, planes, in_flight)
 SHORT = (read_game, new_game, play_move, write_text, save_game, status, openings)
 JOBS: dict[str, Callable[[Desk, Part], Iterator[Part]]] = {job.__name__: job for job in LONG + SHORT}
+
+
+class JobLoop:
+    """Does jobs that come by a connection."""
+
+    def __init__(self, desk: Desk, connection: Connection) -> None:
+        self.desk, self.connection = desk, connection
+        self._long: deque[tuple[int, Iterator]] = deque([(0, self._begin())])
+
+    def run(self) -> None:
+        """Does what is asked until nobody asks for long. Raises EOFError where the server has gone."""
+        while self._long or self.connection.poll(IDLE_SECONDS):
+            if not self._long or self.connection.poll():
+                self._take(json.loads(self.connection.recv_bytes()))
+            elif not self._step(*self._long[0]):
+                self._long.popleft()
+                self.desk.cpu = time.process_time()
+
+    def _begin(self) -> Iterator:
+        """Makes compiled loops ready while nobody waits for a board; only then other processes go first."""
+        yield from self.desk.warm()
+        with suppress(OSError):
+            os.nice(NICENESS)
+
+    def _take(self, request: dict[str, Any]) -> None:
+        if "cancel" in request:
+            for entry in [entry for entry in self._long if entry[0] == request["cancel"]]:
+                self._long.remove(entry)
+                self._answer({"id": entry[0], "done": True})
+            return
+        number, job = request["id"], JOBS[request["job"]]
+        work = job(self.desk, request["fields"])
+        if job in LONG:
+            self._long.append((number, work))
+        else:
+            while self._step(number, work):
+                pass
+
+    def _step(self, number: int, work: Iterator) -> bool:
+        """Takes the next part of a job, and answers with it; returns whether the job goes on."""
+        try:
+            part = next(work, None)
+        except InputError as error:
+            self._answer({"id": number, "error": str(error)})
+        except KeyError as error:
+            self._answer({"id": number, "error": f"the request lacks {error}"})
+        except Exception as error:  # one request must not end the others
+            print(f"the Go tab: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            self._answer({"id": number, "error": f"this could not be done ({type(error).__name__})"})
+        else:
+            self._answer({"id": number, "done": True} if part is None else {"id": number, "part": part})
+            return part is not None
+        return False
+
+    def _answer(self, fields: dict[str, Any]) -> None:
+        try:
+            text = json.dumps(fields, allow_nan=False)
+        except ValueError:
+            text = json.dumps({"id": fields["id"], "error": "the result has NaN or infinite numbers"})
+        self.connection.send_bytes(text.encode())
+
+
+if __name__ == "__main__":
+    with suppress(EOFError, ConnectionError):
+        JobLoop(Desk(), Connection(int(sys.argv[1]))).run()
