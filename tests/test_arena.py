@@ -19,10 +19,9 @@ from sgfmill.sgf import Sgf_game
 
 from zerogo import arena, board, scoring
 from zerogo.arena import MatchHooks, MatchResult, MatchSettings, elo, evaluate, play_match
-from zerogo.arena.journal import GAMES_FILE, Journal, game_file, record_of
+from zerogo.arena.journal import GAMES_FILE, Journal
 from zerogo.arena.match import MatchGames
-from zerogo.arena.report import bin_scores, write_report
-from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, rating_table, told_score
+from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, bin_scores, rating_table, told_score, write_report
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 from zerogo.selfplay.playout import RandomPlayer
@@ -212,9 +211,9 @@ def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
     assert plain(one) == plain(counted) and one.stones.dtype == np.int8
     assert other.stop == stopped.stop and math.isnan(other.score_black) and other.moves == []
     assert (tmp_path / GAMES_FILE).read_bytes().count(b"\n") == 2
-    record = record_of(stopped, ("a", "b"), SMALL)
+    record = stopped.record(("a", "b"), SMALL)
     assert (record.result, record.black, record.comment) == ("W+F", "b", "b: crashed")
-    assert record_of(counted, ("a", "b"), SMALL).comment == "b says B+8.5"
+    assert counted.record(("a", "b"), SMALL).comment == "b says B+8.5"
 
 
 def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -291,7 +290,7 @@ def test_report_holds_ratings_colours_endings_and_pictures(tmp_path: Path):
 
 def test_links_lead_to_the_games_that_are_there(tmp_path: Path):
     result = some_result("runs/a b", "mcts:9#2", num_games=3)
-    name = game_file(("runs/a b", "mcts:9#2"), 1)
+    name = result.games[1].file_name(("runs/a b", "mcts:9#2"))
     (tmp_path / "games").mkdir()
     (tmp_path / "games" / name).write_text("(;)")
     page = Page(write_report(tmp_path, [result], ["runs/a b", "mcts:9#2"]))

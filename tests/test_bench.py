@@ -178,9 +178,10 @@ def test_learning_is_measured_by_matches_that_cost_no_training_time(tmp_path: Pa
 
 
 def refused(words: str, sentence: str, capsys) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises((InputError, SystemExit)) as caught:
         command.main(command.parse(words.split()))
-    assert sentence in str(caught.value) and "\n" not in str(caught.value) + capsys.readouterr().err
+    errors = capsys.readouterr().err if caught.type is SystemExit else str(caught.value)
+    assert sentence in errors.splitlines()[-1] and "Traceback" not in errors
 
 
 @pytest.mark.parametrize(
@@ -190,13 +191,13 @@ def refused(words: str, sentence: str, capsys) -> None:
         (f"board --size 0 {CPU}", "0"),
         (f"board --size 7 --peer {CPU}", "--peer with size 7; pgx plays 9 and 19"),
         (f"net {TINY} --encoder stones+eyes", "the plane group 'eyes'"),
-        (f"net {TINY} --rounds 0", "0 rounds"),
-        (f"search {TINY} --sims 0", "--sims is 0"),
-        (f"search {TINY} --leaves 0", "--leaves is 0"),
-        (f"search {TINY} --spread -1", "--spread is -1.0"),
+        (f"net {TINY} --rounds 0", "--rounds: it is '0'; allowed are whole numbers, 1 or more"),
+        (f"search {TINY} --sims 0", "--sims: it is '0'"),
+        (f"search {TINY} --leaves 0", "--leaves: it is '0'"),
+        (f"search {TINY} --spread -1", "--spread: it is '-1'; allowed are numbers from 0 to 10"),
         (f"search {TINY} --kernels fast", "--kernels is 'fast'; allowed are compiled and plain"),
         (f"search {TINY} --algorithm best", "'best'"),
-        (f"selfplay {TINY} --sims 0", "--sims is 0"),
+        (f"selfplay {TINY} --sims 0", "--sims: it is '0'"),
         (f"net --size 3 --batch 4 --blocks -1 --channels 8 {CPU}", "-1"),
     ],
 )

@@ -12,7 +12,6 @@ import contextlib
 import json
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from zerogo import sgf
-from zerogo.arena.result import PlayedGame, Stop
+from zerogo.arena.result import GAMES_FOLDER, PlayedGame, Stop
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 from zerogo.system import bounds, distributed
@@ -29,7 +28,6 @@ from zerogo.system.runtime import RunLock, make_directory, remove_leftovers, syn
 SETTINGS_FILE = "match.json"
 GAMES_FILE = "games.jsonl"
 MOVES_FILE = "moves.jsonl"
-GAMES_FOLDER = "games"
 NUM_GAMES = "games"  # the setting that may grow when a match goes on
 
 
@@ -54,15 +52,14 @@ class Journal(contextlib.ExitStack):
     def _open(self, settings: Mapping[str, Any], resume: bool) -> tuple[list[list[PlayedGame]], list[dict]]:
         """Locks and tidies the folder; returns the games that it holds, finished and begun."""
         folder = self.folder
-        earlier = _settings_of(folder)
-        _require_fit(folder, earlier, settings, resume)
+        is_same = _require_fit(folder, settings, resume)
         self.enter_context(RunLock(folder, "give --out another folder"))
         make_directory(folder / GAMES_FOLDER)
         for place in (folder, folder / GAMES_FOLDER):
             remove_leftovers(place)
         finished = _read_games(folder / GAMES_FILE, len(self.pairs))
         begun = _read_moves(folder / MOVES_FILE, finished)
-        if earlier != settings:
+        if not is_same:
             text = json.dumps(settings, indent=1) + "\n"
             write_atomically(folder / SETTINGS_FILE, lambda file: file.write(text.encode()))
         if (folder / MOVES_FILE).exists():  # without what is over, and lines that were cut
@@ -79,7 +76,7 @@ class Journal(contextlib.ExitStack):
         """Keeps games of a match that have just ended."""
         names = self.pairs[match]
         for game in games:
-            sgf.write(self.folder / GAMES_FOLDER / game_file(names, game.number), record_of(game, names, self.rules))
+            sgf.write(self.folder / GAMES_FOLDER / game.file_name(names), game.record(names, self.rules))
         self._lines.write(b"".join(_line_of(match, game) for game in games))
         self._lines.flush()
         os.fsync(self._lines.fileno())
@@ -95,53 +92,27 @@ class Journal(contextlib.ExitStack):
         distributed.on_rank0((self.folder / MOVES_FILE).unlink, missing_ok=True)
 
 
-def game_file(names: tuple[str, str], number: int) -> str:
-    """Returns the name of a game's SGF: A-vs-B-0001.sgf for game 0."""
-    return "-vs-".join(re.sub(r"[^\w.@#-]+", "_", name) for name in names) + f"-{number + 1:04d}.sgf"
-
-
-def record_of(game: PlayedGame, names: tuple[str, str], rules: Rules) -> sgf.GameRecord:
-    """Returns a game as a record for a file. names: of A and B. The comment says how it ended, where that isn't
-    plain."""
-    black, white = names if game.a_is_black else names[::-1]
-    record = sgf.GameRecord(rules, game.moves, game.result_text, black, white)
-    record.event, record.round = f"{names[0]} against {names[1]}", str(game.number + 1)
-    said = [f"{name} says {text}" for name, text in game.told.items()]
-    if game.capped:
-        said.insert(0, "ended at the move cap and scored as it stands")
-    if game.stop is not None:
-        said.insert(0, f"{black if game.stop.black_lost else white}: {game.stop.reason}")
-    record.comment = "\n".join(said)
-    return record
-
-
-def _settings_of(folder: Path) -> dict[str, Any] | None:
-    """Returns the settings of the match that a folder holds, None where it holds none."""
+def _require_fit(folder: Path, settings: Mapping[str, Any], resume: bool) -> bool:
+    """Returns whether a folder holds the match of these settings, with as many games. Raises InputError where that
+    can't begin, or go on, there."""
     try:
-        return bounds.parse_json((folder / SETTINGS_FILE).read_bytes())
+        earlier = bounds.parse_json((folder / SETTINGS_FILE).read_bytes())
     except FileNotFoundError:
-        return None
+        if resume and folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
+            lack = f"the folder {folder} holds no match to resume ({SETTINGS_FILE} is missing)"
+            raise InputError(f"{lack}; give --out that of a match") from None
+        return False
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {folder / SETTINGS_FILE}: {error}") from None
-
-
-def _require_fit(folder: Path, earlier: dict[str, Any] | None, settings: Mapping[str, Any], resume: bool) -> None:
-    """Raises InputError where a match can't begin, or go on, in a folder."""
-    if earlier is None:
-        others = [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
-        if resume and others:
-            lack = f"the folder {folder} holds no match to resume ({SETTINGS_FILE} is missing)"
-            raise InputError(f"{lack}; give --out that of a match")
-        return
     if not resume:
         holds = f"the folder {folder} already holds a match"
         raise InputError(f"{holds}; resume it with --resume, or give --out a new folder")
     for key, value in settings.items():
         before = earlier.get(key)
-        may_grow = key == NUM_GAMES and isinstance(before, int)
-        if before != value and not (may_grow and before <= value):
+        if before != value and not (key == NUM_GAMES and isinstance(before, int) and before <= value):
             differs = f"the match in {folder} has {key} {_shown(before)}, not {_shown(value)}"
             raise InputError(f"{differs}; it can only be resumed with the settings that it was started with")
+    return earlier == settings
 
 
 def _shown(value: Any) -> str:

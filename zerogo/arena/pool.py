@@ -19,7 +19,6 @@ import numpy as np
 
 from zerogo import sgf
 from zerogo.arena import elo
-from zerogo.arena.journal import game_file, record_of
 from zerogo.arena.result import MatchResult, rating_lines
 from zerogo.errors import InputError
 from zerogo.show.picture import learning_curve, mosaic, png
@@ -70,8 +69,7 @@ def add(path: Path, result: MatchResult) -> None:
     with suppress(InputError, OSError):  # a full disk; nothing depends on them
         folder = make_directory(path.parent / FOLDER)
         for game in result.games[:KEPT_GAMES]:
-            record = record_of(game, names, result.rules)
-            sgf.write(folder / f"{size}x{size}-{game_file(names, game.number)}", record)
+            sgf.write(folder / f"{size}x{size}-{game.file_name(names)}", game.record(names, result.rules))
 
 
 def read(path: Path) -> list[Meeting]:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -15,8 +16,7 @@ import torch
 from zerogo import cli, kernels
 from zerogo.arena.journal import NUM_GAMES, Journal
 from zerogo.arena.match import MatchHooks, MatchSettings, cap_for, play_match
-from zerogo.arena.report import write_report
-from zerogo.arena.result import MatchResult, rating_lines, rating_table
+from zerogo.arena.result import MatchResult, rating_lines, rating_table, write_report
 from zerogo.board import rng
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
@@ -50,42 +50,36 @@ def evaluate(
     settings must be the same, and it may get more games. checkpoints: those that were read already, by their words.
     Returns the matches. Raises InputError for an unknown player, for one that can't play under the rules and for an odd
     number of games, before a game is played. Collective call: ranks share the games, and rank 0 prints and writes."""
-    out_dir = Path(out_dir)
-    tournament = distributed.run_and_sync_errors(_prepare, players, num_games, config, opening_plies, checkpoints or {})
-    rules, device, players = tournament.rules, tournament.device, tournament.players
-    try:
-        pairs = [(players[i].name, players[j].name) for i, j in tournament.pairs]
-        with Journal(out_dir, tournament.settings(), pairs, rules, resume) as journal:
-            machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
-            start, pairing = time.time(), f"komi {rules.komi:g}, {num_games} games a pair"
-            line = f"{clock(start)}: {rules.size}x{rules.size}, {pairing}, {machine}"
-            distributed.on_rank0(print, line, flush=True)
-            results = tournament.play(journal)
-            distributed.on_rank0(tournament.conclude, out_dir, results, time.time() - start)
-    finally:
-        for player in players:
-            close(player)
+    out_dir, rules = Path(out_dir), config.game.rules()
+    _require_pairing(players, num_games)
+    with ExitStack() as stack:
+        made, device = distributed.run_and_sync_errors(_make_players, stack, players, config, checkpoints or {})
+        tournament = Tournament(list(players), made, num_games, config, opening_plies, device)
+        pairs = [(made[i].name, made[j].name) for i, j in tournament.pairs]
+        journal = stack.enter_context(Journal(out_dir, tournament.settings(), pairs, rules, resume))
+        machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
+        start, pairing = time.time(), f"komi {rules.komi:g}, {num_games} games a pair"
+        line = f"{clock(start)}: {rules.size}x{rules.size}, {pairing}, {machine}"
+        distributed.on_rank0(print, line, flush=True)
+        results = tournament.play(journal)
+        distributed.on_rank0(tournament.conclude, out_dir, results, time.time() - start)
     return results
 
 
-def _prepare(
-    words: Sequence[str], num_games: int, config: Config, opening_plies: int, checkpoints: dict[str, Checkpoint]
-) -> "Tournament":
-    """Returns the tournament of players by their words. Raises InputError where they can't play it."""
-    _require_pairing(words, num_games)
-    setup = cli.set_up(config, checkpoints)
+def _make_players(
+    stack: ExitStack, words: Sequence[str], config: Config, checkpoints: dict[str, Checkpoint]
+) -> tuple[list[Player], torch.device]:
+    """Returns the players of these words, whom the stack closes, and the device. Raises InputError where they can't
+    play, before the others have played for hours."""
+    setup, rules = cli.set_up(config, checkpoints), config.game.rules()
     players = named_apart([setup.player(spec) for spec in words if spec != SELF])
-    tournament = Tournament(list(words), players, num_games, config, opening_plies, setup.device)
-    try:
-        for player in players:  # before the others have played for hours
-            require_size(player, tournament.rules.size, "game.size is")
-            if isinstance(player, StatefulPlayer):
-                player.check(tournament.rules)
-    except BaseException:
-        for player in players:
-            close(player)
-        raise
-    return tournament
+    for player in players:
+        stack.callback(close, player)
+    for player in players:
+        require_size(player, rules.size, "game.size is")
+        if isinstance(player, StatefulPlayer):
+            player.check(rules)
+    return players, setup.device
 
 
 @dataclass

@@ -69,6 +69,9 @@ HELP = {
     "part": "kernels or run: that part alone; all parts and their verdicts without it",
 }
 PEERS = {"board": "pgx", "search": "mctx"}
+# The least and the largest value of an option.
+LIMITS = dict.fromkeys(("sims", "leaves", "seeds", "points", "games", "simulations", "rounds"), (1,))
+LIMITS |= {"seconds": (0.001,), "spread": (0, 10)}
 
 
 def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
@@ -79,7 +82,8 @@ def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
             parser.add_argument(f"--{option}", action="store_true", help=text)
         else:
             default_text = "" if default == "" else f" (default {str(default).removesuffix('.0')})"
-            parser.add_argument(f"--{option}", type=type(default), default=default, help=text + default_text)
+            kind = cli.number(type(default), *LIMITS[option]) if option in LIMITS else type(default)
+            parser.add_argument(f"--{option}", type=kind, default=default, help=text + default_text)
     if library := PEERS.get(name):
         add, peer = parser.add_argument, f"time {library} as well, alternating with zerogo on its device (9x9, 19x19)"
         batches = "the peer's games at once, or several such numbers, of which its best counts (default as --batch)"
@@ -90,19 +94,10 @@ def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raises InputError for options that no measurement can have."""
-    for name in ("sims", "leaves", "seeds", "points", "games", "simulations"):
-        if getattr(args, name, 1) < 1:
-            raise InputError(f"--{name} is {getattr(args, name)}; it must be at least 1")
-    if getattr(args, "checkpoint", ""):
-        for name in ("spread", "peer", "encoder"):
-            if getattr(args, name, False):
-                raise InputError(f"--checkpoint is {args.checkpoint}; --{name} is for a fresh network")
-    if not 0 <= getattr(args, "spread", 0) <= 10:
-        raise InputError(f"--spread is {args.spread}; it must be from 0 to 10")
-    if getattr(args, "rounds", 1) < 1 or getattr(args, "seconds", 1) <= 0:
-        rounds = f"{args.rounds} rounds of {args.seconds} seconds"
-        raise InputError(f"{rounds}; at least one round of more than 0 seconds is needed")
+    """Raises InputError for options that are given together and exclude each other."""
+    for name in ("spread", "peer", "encoder") if getattr(args, "checkpoint", "") else ():
+        if getattr(args, name, False):
+            raise InputError(f"--checkpoint is {args.checkpoint}; --{name} is for a fresh network")
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

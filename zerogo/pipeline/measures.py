@@ -13,8 +13,7 @@ import torch
 
 from zerogo import board
 from zerogo.arena import MatchResult, MatchSettings, cap_for, play_match, pool
-from zerogo.arena.report import write_report
-from zerogo.arena.result import FORFEIT, rating_table
+from zerogo.arena.result import FORFEIT, rating_table, write_report
 from zerogo.arena.tournament import clock
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import EvaluationConfig, GameConfig
