@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -337,6 +338,14 @@ def test_an_actor_plays_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(Interrupted):
         actor.go()
     assert actor.selfplay.device.type == "cuda" and actor.shards == 1
+
+
+@on_cuda
+@pytest.mark.parametrize("name", kernels.NAMES["cuda"])
+def test_a_right_kernel_passes_its_trial_on_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if pretend_cuda:  # interpreted, on few games
+        monkeypatch.setattr(trials, "drawn_games", partial(trials.drawn_games, number=5))
+    assert trials.kernel(name, "cuda", 3) == {}
 
 
 @counted

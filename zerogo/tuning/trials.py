@@ -239,7 +239,8 @@ def _picked(planes: Tensor, drawn: Tensor) -> Tensor:
 def _roots_cases(games: board.State, _kind: str) -> Iterator[Case]:
     search, search_state = drawn_search(games, GUMBEL)
     everyone = torch.arange(games.num_games)
-    yield search.result, (search_state, everyone)
+    # Without the search state, whose games have no `links` on a GPU.
+    yield (lambda *searched: dataclasses.replace(search.result(*searched), tree=None)), (search_state, everyone)
     moves = search.result(search_state, everyone).action
     keep_subtree_(search_state.tree, everyone[::2], moves[::2], search_state.deepest)
     search_state.tree.size[1::2] = 0
