@@ -9,9 +9,10 @@ import tiny
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from zerogo import checkpoint, config, tuning
+from zerogo import checkpoint, commands, config, tuning
 from zerogo.arena import pool
 from zerogo.errors import InputError
+from zerogo.pipeline import snapshots
 from zerogo.pipeline.measures import calibration_error
 from zerogo.pipeline.start import too_many_considered
 from zerogo.replay.shards import find_shards
@@ -196,6 +197,16 @@ def test_a_checkpoint_that_no_run_can_go_on_from_is_skipped_with_a_warning(reaso
     after = checkpoint.newest(folder)
     assert after.counters["iterations"] == 2 and after.step > first.step
     assert charted_iterations(folder) == [1, 2]
+
+
+def test_the_newest_state_is_exported_that_of_a_snapshot_too(copied: Path) -> None:
+    newest, exported = next(snapshots.starts(copied / "tiny")), copied / "exported.pt"
+    for path in reversed(checkpoint.paths(copied / "tiny")):
+        path.unlink()
+        commands.main_train(commands.parse_train(["--export", str(exported), f"run.directory={copied}", "--run=tiny"]))
+        network = checkpoint.load(exported)
+        assert network.step == newest.step
+        assert all(torch.equal(network.weights[name], one) for name, one in newest.averaged_weights.items())
 
 
 def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:

@@ -140,7 +140,7 @@ def main_train(arguments: argparse.Namespace) -> None:
         distributed.require_same(words, "start all with the same command")
         config = train_config(arguments)
         if arguments.export:
-            newest = checkpoint.load_newest(config.run.folder)
+            newest = snapshots.newest(config.run.folder)
             checkpoint.export(arguments.export, newest)
             print(f"wrote the network of step {newest.step} to {arguments.export}")
             return

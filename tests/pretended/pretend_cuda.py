@@ -202,10 +202,11 @@ def is_composite(function) -> bool:
 def _run_on_host(function, name, arguments, named):
     if name == "is_pinned":
         return storage_of(arguments[0]) in PINNED
-    if name != "_pin_memory" and not named.get("pin_memory"):
+    is_pinning = name in ("_pin_memory", "pin_memory")  # which of them comes with inference mode
+    if not is_pinning and not named.get("pin_memory"):
         return function(*arguments, **named)
     with outside():
-        made = arguments[0].clone() if name == "_pin_memory" else function(*arguments, **named | {"pin_memory": False})
+        made = arguments[0].clone() if is_pinning else function(*arguments, **named | {"pin_memory": False})
     PINNED.add(storage_of(made))
     weakref.finalize(made.untyped_storage(), PINNED.discard, storage_of(made))
     return made
@@ -443,7 +444,7 @@ class Stream:
 
 def _install_torch() -> None:
     GUARD.pretend_register()
-    properties = {"name": NAME, "total_memory": TOTAL_BYTES, "major": 9, "minor": 0, "multi_processor_count": 132}
+    properties = {"name": NAME, "total_memory": TOTAL_BYTES, "major": 9, "minor": 0, "multi_processor_count": 132, "uuid": "0"}
     stream = Stream()
     values = {"is_initialized": True, "is_available": True, "device_count": 1, "current_device": 0}
     values |= {"get_device_name": NAME, "get_device_properties": SimpleNamespace(**properties)}

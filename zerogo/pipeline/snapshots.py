@@ -99,6 +99,12 @@ def starts(directory: Path) -> Iterator[Checkpoint]:
             yield start
 
 
+def newest(directory: Path) -> Checkpoint:
+    """Returns the newest state of a run, of a snapshot or a checkpoint. Raises InputError where there is none."""
+    states = filter(None, (checkpoint.newest(directory), next(starts(directory), None)))
+    return max(states, key=lambda state: state.step, default=None) or checkpoint.load_newest(directory)
+
+
 def _load(path: Path) -> Checkpoint:
     """Returns a state to resume from. Raises InputError where it does not load, was written by another version, or has
     weights that are not finite."""
