@@ -125,10 +125,10 @@ def test_exponents_without_a_dot_are_numbers(tmp_path: Path) -> None:
 def test_on_and_off_are_words(word: str, tmp_path: Path) -> None:
     """YAML 1.1 reads them as true and false."""
     path = tmp_path / "a.yaml"
-    path.write_text(f"run: {{compile: {word}}}\n")
+    path.write_text(f"run: {{epilogues: {word}}}\n")
     load(path).dump(tmp_path / "b.yaml")
-    assert load(path).run.compile == load(tmp_path / "b.yaml").run.compile == word
-    assert value("run.compile", f"run.compile={word}") == word
+    assert load(path).run.epilogues == load(tmp_path / "b.yaml").run.epilogues == word
+    assert value("run.epilogues", f"run.epilogues={word}") == word
     with pytest.raises(InputError, match="run.kernels is True; it must be one of auto, plain"):
         config.from_dict({"run": {"kernels": True}})
 

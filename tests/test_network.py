@@ -121,20 +121,17 @@ def test_epilogues_on_cuda() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("compiled", [False, True])
-def test_the_copy_for_playing_takes_other_weights_in_its_places(dtype, compiled: bool, monkeypatch) -> None:
+@pytest.mark.parametrize("packs", [False, True])
+def test_the_copy_for_playing_takes_other_weights_in_its_places(dtype, packs: bool, monkeypatch) -> None:
     """As captured graphs want it, which there are where oneDNN has not packed the weights: there too they are right."""
-    monkeypatch.setattr(torch, "compile", lambda module: module)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: packs)
     first, planes_and_numbers = make_network(), make_input(6, 5)
     second = make_network()
     with torch.no_grad():
         for tensor in second.state_dict().values():
             if tensor.is_floating_point():
                 tensor.mul_(1.1).add_(0.01)
-    playing, wanted = (
-        inference_copy(network, dtype=dtype, heads=("policy", "value"), compiled=compiled)
-        for network in (first, second)
-    )
+    playing, wanted = (inference_copy(network, dtype=dtype, heads=("policy", "value")) for network in (first, second))
     tensors = playing.network.state_dict().values()
     places, before = [tensor.data_ptr() for tensor in tensors], playing(*planes_and_numbers)
     playing.load_(second)

@@ -107,7 +107,7 @@ def test_the_faster_of_a_graph_and_its_operations_counts(monkeypatch: pytest.Mon
         assert speed(way("work"), 8, CPU, is_replayed=True, clock=lambda: now[0]) == pytest.approx(best)
 
 
-# Threads, and what needs a compiler
+# Threads
 
 
 @pytest.fixture
@@ -176,19 +176,6 @@ def test_what_is_compared_has_one_number_of_threads(pretended_threads: dict[str,
     with kernels.plain():
         bench.open_device(argparse.Namespace(threads=0, device="cpu", size="9"))
     assert pretended_threads["now"] == 6 and threads.THREADS.largest == 1
-
-
-def test_pick_compile(monkeypatch) -> None:
-    assert not tuning.pick_compile("auto", "cpu") and not tuning.pick_compile("off", "cpu")
-    monkeypatch.setenv("CXX", sys.executable)
-    assert tuning.pick_compile("on", "cpu")
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    assert not tuning.pick_compile("auto", "cpu")
-    with pytest.raises(InputError, match="'no-such-compiler' here; install one, or set run.compile to off"):
-        tuning.pick_compile("on", "cpu")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InputError, match="triton is not installed"):
-        tuning.pick_compile("on", "cuda")
 
 
 # Precisions and kernels, by a process that may die

@@ -58,10 +58,9 @@ class Evaluator:
         dtype: torch.dtype = torch.float32,
         symmetries: str = "none",
         heads: tuple[str, ...] | None = None,
-        compiled: bool = False,
     ) -> Evaluator:
         """Returns an evaluator over a copy of the network, see `inference_copy`."""
-        return Evaluator(inference_copy(network, device, dtype, heads, compiled), encoder, symmetries)
+        return Evaluator(inference_copy(network, device, dtype, heads), encoder, symmetries)
 
     def with_symmetries(self, symmetries: str) -> Evaluator:
         """Returns the evaluator over the same network that turns the board so, the same one as long as it is in use: a

@@ -444,7 +444,8 @@ class Stream:
 
 def _install_torch() -> None:
     GUARD.pretend_register()
-    properties = {"name": NAME, "total_memory": TOTAL_BYTES, "major": 9, "minor": 0, "multi_processor_count": 132, "uuid": "0"}
+    properties = {"name": NAME, "total_memory": TOTAL_BYTES, "major": 9, "minor": 0, "multi_processor_count": 132}
+    properties["uuid"] = "0"
     stream = Stream()
     values = {"is_initialized": True, "is_available": True, "device_count": 1, "current_device": 0}
     values |= {"get_device_name": NAME, "get_device_properties": SimpleNamespace(**properties)}

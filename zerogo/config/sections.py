@@ -221,7 +221,7 @@ ARCHITECTURES, TRUNK = ("tower", "katago"), ("ordinary", "gpool", "nested", "att
 KATAGO_HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "score": 0.5}
 PROCESSES_WORDS = "processes that share the work; auto: one for each GPU, on a CPU as many as are a gain"
 PRECISIONS = ("auto", "float32", "bfloat16")
-COMPILE = ("auto", "off", "on")
+CHOICES = ("auto", "off", "on")
 ENCODERS = "zero17, alphago48 or 49, katago22, article48, article22, handcrafted"
 HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "reply": 0.15}
 HEADS_WORDS = (
@@ -251,8 +251,7 @@ class RunConfig(Section):
     threads: int = option(0, "CPU threads; 0: chosen automatically while running", 0, 1024)
     precision: str = option("auto", "arithmetic of the network; auto: bfloat16 where that is fast", choices=PRECISIONS)
     kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))
-    compile: str = option("auto", "torch.compile for self-play's network; auto is off [measured]", choices=COMPILE)
-    epilogues: str = option("auto", "CUDA: one kernel for bias, residual and relu; auto measures both", choices=COMPILE)
+    epilogues: str = option("auto", "CUDA: one kernel for bias, residual and relu; auto measures both", choices=CHOICES)
     directory: str = option("checkpoints", "folder of all runs")
     name: str = option("", "folder of this run in `directory`; empty: the config file's name")
     start_from: str = option("", "checkpoint whose weights a new run starts with, of any board size")
@@ -529,6 +528,7 @@ SECTIONS: tuple[type[Section], ...] = tuple(Section.__subclasses__())
 
 # Settings of earlier versions, and the value that each has now.
 FIXED: dict[str, Any] = {
+    "run.compile": "auto",
     "network.activation": "relu", "search.c_puct_base": 500.0, "search.c_puct_log": 0.0, "search.c_puct_variance": 0.0,
     "search.c_visit": 50.0, "search.dirichlet_concentration": 10.83, "search.dirichlet_share": 0.25,
     "search.fpu_reduction": 0.2, "search.fpu_reduction_root": 0.0, "search.lcb": False, "search.root_temperature": 1.1,

@@ -240,21 +240,19 @@ class KataGoNetwork(nn.Module):
 
     num_parameters, num_operations = Network.num_parameters, Network.num_operations
 
-    def playing_copy(
-        self, device: torch.device, dtype: torch.dtype, heads: Sequence[str] | None, compiled: bool
-    ) -> "KataGoNetwork":
+    def playing_copy(self, device: torch.device, dtype: torch.dtype, heads: Sequence[str] | None) -> "KataGoNetwork":
         """Returns a copy for playing: see `tower.inference_copy`."""
         playing = copy.deepcopy(self).eval().requires_grad_(False).to(device)
         if heads is not None:
             playing.heads = [name for name in HEADS if name in heads]
         for module in list(playing.modules()):
             if isinstance(module, Residual) and module.pool is None and not module.blocks:
-                _fuse_(module, "conv1", module.norm2, device, dtype, self.size, compiled)
+                _fuse_(module, "conv1", module.norm2, device, dtype, self.size)
             if isinstance(module, Residual):
-                _fuse_(module, "conv2", None, device, dtype, self.size, compiled)
+                _fuse_(module, "conv2", None, device, dtype, self.size)
             if isinstance(module, PooledBias):
-                _fuse_(module, "conv", module.norm, device, dtype, self.size, compiled)
-        _fuse_(playing, "value_conv", playing.value_norm, device, dtype, self.size, compiled)
+                _fuse_(module, "conv", module.norm, device, dtype, self.size)
+        _fuse_(playing, "value_conv", playing.value_norm, device, dtype, self.size)
         for module in playing.modules():  # the small matrices after pooling stay in float32
             if isinstance(module, nn.Conv2d):
                 module.to(dtype=dtype, memory_format=torch.channels_last)
@@ -266,7 +264,7 @@ class KataGoNetwork(nn.Module):
 
 
 def _fuse_(
-    module: nn.Module, name: str, norm: Norm | None, device: torch.device, dtype: torch.dtype, size: int, plain: bool
+    module: nn.Module, name: str, norm: Norm | None, device: torch.device, dtype: torch.dtype, size: int
 ) -> None:
     """Puts a `FusedConv`, with the norm behind it folded in, into the place of a convolution."""
     conv = getattr(module, name)
@@ -274,4 +272,4 @@ def _fuse_(
     bias = torch.zeros_like(scale) if norm is None else norm.bias
     conv.weight = nn.Parameter(conv.weight * scale.view(-1, 1, 1, 1), requires_grad=False)
     conv.bias = nn.Parameter(bias.clone(), requires_grad=False)
-    setattr(module, name, FusedConv(conv, device, dtype, size, plain))
+    setattr(module, name, FusedConv(conv, device, dtype, size))

@@ -107,15 +107,13 @@ class FusedConv(nn.Module):
     On 9x9, 256 games, 32 channels, one Zen 5 core, bf16: 0.90 ms for the convolution, 0.14 and 0.09 more if residual
     and relu were steps of their own. Its weights lie as oneDNN wants them, which it would see to at every call: a tenth
     to a quarter of the network's time for one position, a twentieth for 32. size: the board's side, by which oneDNN
-    chooses; others work as well. plain: steps that torch.compile can see through."""
+    chooses; others work as well."""
 
-    def __init__(
-        self, conv: nn.Conv2d, device: torch.device, dtype: torch.dtype, size: int, plain: bool = False
-    ) -> None:
+    def __init__(self, conv: nn.Conv2d, device: torch.device, dtype: torch.dtype, size: int) -> None:
         super().__init__()
         self.conv = conv.to(device=device, dtype=dtype, memory_format=torch.channels_last)
         has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
-        self.in_one_step = device.type == "cpu" and has_onednn and not plain
+        self.in_one_step = device.type == "cpu" and has_onednn
         self.packed, self.epilogue = conv.weight.detach(), None  # see `InferenceNetwork.use_epilogues`
         if self.in_one_step and hasattr(torch.ops.mkldnn, "_reorder_convolution_weight"):
             shape = [PACKED_FOR, conv.in_channels, size, size]
@@ -287,9 +285,7 @@ class Network(nn.Module):
             for name, own_maps, own_scalars in zip(self.heads, maps, scalars, strict=True)
         }
 
-    def playing_copy(
-        self, device: torch.device, dtype: torch.dtype, heads: Sequence[str] | None, compiled: bool
-    ) -> "Network":
+    def playing_copy(self, device: torch.device, dtype: torch.dtype, heads: Sequence[str] | None) -> "Network":
         """Returns a copy for playing: see `inference_copy`."""
         playing = copy.deepcopy(self).eval().requires_grad_(False).to(device)
         if heads is not None:
@@ -298,7 +294,7 @@ class Network(nn.Module):
             for name, layer in list(module.named_children()):
                 if isinstance(layer, ConvNorm):
                     conv = nn.utils.fusion.fuse_conv_bn_eval(layer.conv, layer.norm)
-                    setattr(module, name, FusedConv(conv, device, dtype, self.size, plain=compiled))
+                    setattr(module, name, FusedConv(conv, device, dtype, self.size))
         playing.map_readout.freeze_(dtype)
         playing.scalar_readout.freeze_(torch.float32)
         return playing
@@ -316,20 +312,16 @@ class Network(nn.Module):
 
 class InferenceNetwork:
     """A network's copy for playing: called like it, without gradients, in `dtype` inside and float32 outside. Made by
-    `inference_copy`.
+    `inference_copy`."""
 
-    compiled: through torch.compile, at the first call and once more at the first batch of another size; later copies
-    share what it made."""
-
-    def __init__(self, network: Network, device: torch.device, dtype: torch.dtype, compiled: bool = False) -> None:
-        self.device, self.dtype, self.network, self.compiled = device, dtype, network, compiled
-        self._forward = torch.compile(network) if compiled else network
+    def __init__(self, network: Network, device: torch.device, dtype: torch.dtype) -> None:
+        self.device, self.dtype, self.network = device, dtype, network
         self.num_planes, self.num_globals, self.heads = network.num_planes, network.num_globals, network.heads
 
     @torch.inference_mode()
     def __call__(self, planes: Tensor, globals: Tensor, on_board: Tensor | None = None) -> dict[str, Tensor]:
         planes = planes.to(dtype=self.dtype, memory_format=torch.channels_last)
-        return self._forward(planes, globals, on_board)
+        return self.network(planes, globals, on_board)
 
     def use_epilogues(self, fast: ModuleType | None) -> None:
         """Leaves all that follows a convolution to a kernel (`kernels.cuda.epilogues`); None: to torch's steps."""
@@ -339,9 +331,9 @@ class InferenceNetwork:
 
     @torch.no_grad()
     def load_(self, network: Network) -> None:
-        """Takes over the weights of a network of the same shape, in the places of its own: captured graphs and compiled
-        code, which read them there, stay good."""
-        new = network.playing_copy(self.device, self.dtype, self.heads, self.compiled)
+        """Takes over the weights of a network of the same shape, in the places of its own: captured graphs, which
+        read them there, stay good."""
+        new = network.playing_copy(self.device, self.dtype, self.heads)
         torch._foreach_copy_(_weights(self.network), _weights(new))
         for own, other in zip(self.network.modules(), new.modules(), strict=True):
             if isinstance(own, FusedConv) and own.in_one_step:
@@ -359,17 +351,15 @@ def inference_copy(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     heads: Sequence[str] | None = None,
-    compiled: bool = False,
 ) -> InferenceNetwork:
     """Returns a copy for playing, which later training leaves alone: convolutions in `dtype`, the small matrices after
     pooling in float32.
 
-    heads: which outputs it gives; None is all. Batch normalisation is folded in with its running statistics. compiled:
-    through torch.compile, which must have its compiler (`tuning.pick_compile`). On CUDA it joins bias, residual and
-    relu to one kernel behind each convolution. On a CPU it loses: 2x32, 9x9, bf16, batch 256, one Zen 4 core: 15.1 ms
-    around the oneDNN calls, for 12.5 ms without (one position alone: 0.57 for 0.84 ms)."""
+    heads: which outputs it gives; None is all. Batch normalisation is folded in with its running statistics.
+    Without torch.compile, which lost on a CPU: 2x32, 9x9, bf16, batch 256, one Zen 4 core: 15.1 ms around the oneDNN
+    calls, for 12.5 ms without."""
     device = torch.device(device)
-    return InferenceNetwork(network.playing_copy(device, dtype, heads, compiled), device, dtype, compiled)
+    return InferenceNetwork(network.playing_copy(device, dtype, heads), device, dtype)
 
 
 def _keep_heads_(network: Network, heads: Sequence[str]) -> None:

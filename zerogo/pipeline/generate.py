@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from zerogo import kernels, tuning
+from zerogo import kernels
 from zerogo.checkpoint import Checkpoint, require_compatible
 from zerogo.cli import Setup
 from zerogo.errors import InputError
@@ -22,10 +22,9 @@ LOOK_EVERY = 16  # finished games between two updates of the progress line
 
 def evaluator_for(setup: Setup, checkpoint: Checkpoint) -> Evaluator:
     """Returns what self-play asks: the averaged network of a checkpoint."""
-    config, compiled = setup.config, tuning.pick_compile(setup.config.run.compile, setup.device)
     arguments = checkpoint.network(averaged=True), checkpoint.encoder(), setup.device, setup.dtype
-    heads = search_heads(checkpoint.config.network.heads, config.search.score_weight)
-    return Evaluator.from_network(*arguments, heads=heads, compiled=compiled)
+    heads = search_heads(checkpoint.config.network.heads, setup.config.search.score_weight)
+    return Evaluator.from_network(*arguments, heads=heads)
 
 
 def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path) -> None:

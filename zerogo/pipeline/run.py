@@ -70,7 +70,7 @@ class PlayingNetworks:
         precision, epilogues = (by_machine.get(self.machine, "") for by_machine in self._earlier.values())
         setup = cli.set_up(config, precision=precision)
         self.settings, self.device, self.dtype = config.run, setup.device, setup.dtype
-        self.compiled, self.epilogues = tuning.pick_compile(config.run.compile, self.device), config.run.epilogues
+        self.epilogues = config.run.epilogues
         if self.epilogues == "auto":
             self.epilogues = epilogues or "auto"
         self._evaluators: dict[tuple, Evaluator] = {}
@@ -81,8 +81,7 @@ class PlayingNetworks:
         if key in self._evaluators:
             self._evaluators[key].network.load_(network)
         else:
-            options = {"heads": heads, "compiled": self.compiled}
-            made = Evaluator.from_network(network, encoder, self.device, self.dtype, **options)
+            made = Evaluator.from_network(network, encoder, self.device, self.dtype, heads=heads)
             self._evaluators[key], self.epilogues = made, tuning.pick_epilogues(self.epilogues, made.network)
         return self._evaluators[key]
 

@@ -4,10 +4,6 @@ What a machine says of itself says what should be; only trying says what is. Ker
 a process of their own (`questions`): what a CPU or GPU claims to have may end or hang the process that uses it."""
 
 import importlib
-import importlib.util
-import os
-import shutil
-import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -164,31 +160,15 @@ def num_processes(config: Config, limit: Callable[[], int]) -> int:
 # What follows from the settings, or from a forward of the network
 
 
-def pick_compile(choice: str, device: torch.device | str) -> bool:
-    """Says whether the network that plays goes through torch.compile: where "on" asks for it; "auto" has seen it win
-    nowhere yet. Raises InputError where the compiler that it needs is not there."""
-    if choice != "on":
-        return False
-    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
-    if torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is None:
-        lacks = "triton is not installed, which compiles for CUDA; install it"
-    elif shutil.which(compiler) is None:
-        lacks = f"there is no C++ compiler {compiler!r} here; install one"
-    else:
-        return True
-    raise InputError(f"run.compile is on, but {lacks}, or set run.compile to off")
-
-
 def pick_epilogues(choice: str, network: Any) -> str:
     """Has a kernel do what follows the network's convolutions where `run.epilogues` wants it, "on", or for "auto" where
     a forward is faster with it, both replayed as a search replays them; returns what was chosen, "on" or "off".
 
     network: a `network.InferenceNetwork`. Raises InputError for "on" where there is no such kernel."""
     device, fast = network.device, kernels.module_for("epilogues", network.device)
-    if choice == "on" and (fast is None or network.compiled):
-        where = "that needs CUDA with Triton, and run.compile off"
-        raise InputError(f"run.epilogues is on, but {where}; set it to auto")
-    if choice == "off" or fast is None or network.compiled:
+    if choice == "on" and fast is None:
+        raise InputError("run.epilogues is on, but that needs CUDA with Triton; set it to auto")
+    if choice == "off" or fast is None:
         return "off"
     if choice == "auto":
         side, dtype = network.network.size, network.dtype
