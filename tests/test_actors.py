@@ -224,6 +224,33 @@ def test_more_games_than_a_shard_may_list_are_several_shards(begun: Path, tmp_pa
     assert inbox(run, said).take(result, 0, 1) == actor.games == len(result.games) and not said
 
 
+def test_an_actor_that_is_stopped_between_two_pieces_writes_none_twice(begun: Path, tmp_path: Path, monkeypatch) -> None:
+    """The disk is full at the second piece, and the actor is asked to leave while it waits for room."""
+    run, failures = shutil.copytree(begun / "tiny", tmp_path / "tiny"), [None, OSError(errno.ENOSPC, "no room")]
+    for path in shards(run):
+        path.unlink()
+
+    def leave_at_the_next_wait(signals: Signals, seconds: float) -> None:
+        signals.exit_signal = signal.SIGTERM
+        signals.leave_if_asked()
+
+    monkeypatch.setattr(actors, "MOST_GAMES", 3)
+    monkeypatch.setattr(Signals, "wait", leave_at_the_next_wait)
+    actor = Actor(run, FEW, Signals([].append), Progress("actor", None, "games"))
+    save = actor._save
+
+    def save_or_fail(result: SelfPlayResult) -> None:
+        if failures and (failure := failures.pop(0)):
+            raise failure
+        save(result)
+
+    actor._save = save_or_fail
+    with pytest.raises(Interrupted):
+        actor.go()
+    numbers = [record[0] for path in shards(run) for record in load_with_about(path)[1]["records"]]
+    assert len(numbers) == len(set(numbers)) == actor.games == games_of(shards(run)) > 3
+
+
 def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, monkeypatch) -> None:
     """For a checkpoint, for another one, which says that one before it plays, for room; it ends with a sentence when
     there is nobody to play for."""

@@ -61,11 +61,12 @@ def test_an_archive_of_many_members_is_refused_before_they_are_listed(read, tmp_
         read(tmp_path / "many")
 
 
-def test_a_small_pickle_of_many_lists_is_refused_before_it_is_loaded(tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize(("value", "number"), [(pickle.EMPTY_LIST, 100_001), (pickle.NONE, 1_000_001)])
+def test_a_small_pickle_of_many_values_is_refused_before_it_is_loaded(value, number, tmp_path: Path, monkeypatch) -> None:
     with zipfile.ZipFile(tmp_path / "lists.pt", "w") as archive:
-        archive.writestr("lists/data.pkl", pickle.PROTO + b"\2" + 2_000_000 * pickle.EMPTY_LIST + pickle.STOP)
+        archive.writestr("lists/data.pkl", pickle.PROTO + b"\2" + number * value + pickle.STOP)
     monkeypatch.setattr(checkpoint.torch, "load", None)
-    with pytest.raises(InputError, match="more than 1000000 plain values"):
+    with pytest.raises(InputError, match="more than 1000000 plain values, or 100000 lists"):
         checkpoint.load(tmp_path / "lists.pt")
 
 

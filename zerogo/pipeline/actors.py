@@ -346,6 +346,7 @@ class Actor:
         self.directory, self.overrides, self.signals, self.line = directory, overrides, signals, line
         self.name = secrets.token_hex(6)
         self.shards = self.games = 0  # written
+        self._unwritten: list[SelfPlayResult] = []  # pieces of shards that are to be written
         self._seen: tuple[Path, int] | None = None  # the newest checkpoint's file, and when it was written
         self._said: set[str] = set()
         self._of: tuple | None = None  # which run, and under which settings, the games are
@@ -451,14 +452,16 @@ class Actor:
         self.signals.log(f"{self.directory}: actor {self.name} on {machine}, {why}")
 
     def _write(self) -> None:
-        """Writes the finished games, if there are any, as one shard or several."""
-        if not self.collected.samples:
-            return
-        for result in split_result(self.collected, MOST_GAMES):
-            self.signals.retry_io(self._save, result)
+        """Writes the finished games, if there are any, as one shard or several; after an interruption those that are
+        left."""
+        if self.collected.samples:
+            self._unwritten += split_result(self.collected, MOST_GAMES)
+            self.collected, self._written = SelfPlayResult(), time.monotonic()
+            self.selfplay.resignation.update()
+        while self._unwritten:
+            self.signals.retry_io(self._save, self._unwritten[0])
+            result = self._unwritten.pop(0)
             self.shards, self.games = self.shards + 1, self.games + len(result.lengths)
-        self.collected, self._written = SelfPlayResult(), time.monotonic()
-        self.selfplay.resignation.update()
 
     def _save(self, result: SelfPlayResult) -> None:
         self._require_run()

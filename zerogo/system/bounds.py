@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from zerogo.errors import InputError, quote, shorten_path
 
 MOST_VALUES = 1_000_000  # in nested lists and mappings, each counted as often as it is reached
+MOST_LISTS = 100_000  # and mappings and tuples in a pickle, which take torch 1 to 2 µs each; 10,000 tensors have half
 MOST_DEPTH = 50
 MOST_JSON = 100_000  # values of a JSON text; a list of one byte takes 56 when it is read
 MOST_DIRECTORY = 2**20  # bytes of an archive's list of members; one of 10,000 tensors takes as many
@@ -27,6 +28,7 @@ PICKLED = "data.pkl"  # as torch calls it
 NAMES = ("collections OrderedDict", "torch._utils _rebuild_tensor_v2")
 STORAGES = ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool")
 ALLOWED_NAMES = {*NAMES, *(f"torch {name}Storage" for name in STORAGES)}
+CONTAINERS = {"EMPTY_LIST", "EMPTY_DICT", "EMPTY_TUPLE", "LIST", "DICT", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
 WORDS = {int: "a whole number", float: "a number", str: "a text", dict: "a mapping", list: "a list"}
 
 
@@ -166,9 +168,11 @@ def _refused(archive: zipfile.ZipFile, size: int) -> str:
             continue
         if one.file_size > MOST_PICKLED:
             return f"it holds {one.file_size} bytes of plain values, more than {MOST_PICKLED}"
+        num_lists = 0
         for number, (operation, name, _) in enumerate(pickletools.genops(archive.read(one))):
-            if number > MOST_VALUES:
-                return f"it holds more than {MOST_VALUES} plain values"
+            num_lists += operation.name in CONTAINERS
+            if number > MOST_VALUES or num_lists > MOST_LISTS:
+                return f"it holds more than {MOST_VALUES} plain values, or {MOST_LISTS} lists"
             if operation.name in ("GLOBAL", "STACK_GLOBAL", "INST") and name not in ALLOWED_NAMES:
                 return "it holds more than tensors and plain values, which could run code"
     return ""
