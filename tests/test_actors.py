@@ -224,7 +224,9 @@ def test_more_games_than_a_shard_may_list_are_several_shards(begun: Path, tmp_pa
     assert inbox(run, said).take(result, 0, 1) == actor.games == len(result.games) and not said
 
 
-def test_an_actor_that_is_stopped_between_two_pieces_writes_none_twice(begun: Path, tmp_path: Path, monkeypatch) -> None:
+def test_an_actor_that_is_stopped_between_two_pieces_writes_none_twice(
+    begun: Path, tmp_path: Path, monkeypatch
+) -> None:
     """The disk is full at the second piece, and the actor is asked to leave while it waits for room."""
     run, failures = shutil.copytree(begun / "tiny", tmp_path / "tiny"), [None, OSError(errno.ENOSPC, "no room")]
     for path in shards(run):

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from limits import within
-from matches import FAKE, Always, EngineInProcess, Last, command, config, same
+from matches import FAKE, EngineInProcess, Last, command, config, same
 from sgfmill.sgf import Sgf_game
 
 from zerogo import arena
@@ -296,11 +296,6 @@ def test_what_can_not_start_is_refused_at_once(use) -> None:
         slow.check(RULES)
 
 
-def test_bugs_of_our_own_players_stay_bugs(use) -> None:
-    with pytest.raises(ValueError, match="played the illegal action -2"):
-        play_match(Always(-2), use("good"), MatchSettings(RULES, 2, seed=1))
-
-
 def test_evaluate_writes_how_games_ended(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     results = arena.evaluate([command("crash"), command("resign"), "random"], 2, config(), tmp_path)
     assert [result.num_games for result in results] == [2, 2, 2]
@@ -318,12 +313,6 @@ def test_evaluate_writes_how_games_ended(tmp_path: Path, capsys: pytest.CaptureF
     assert resigned and {game.get("RE") for game in resigned} <= {"B+R", "W+R"}
     shown = capsys.readouterr().out
     assert "lost by a fault" in shown and "resigned in" in shown and (tmp_path / "report.html").exists()
-
-
-def test_engines_that_can_not_start_leave_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot find my network"):
-        arena.evaluate([command("dead"), "random"], 2, config(), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def matches_of(settings: Config) -> Matches:

@@ -95,12 +95,6 @@ def test_parse(line: str, expected: list | None) -> None:
     assert parse(line) == (expected and Request(*expected))
 
 
-def test_blank_lines_and_comments_get_no_reply(talk: Talk) -> None:
-    assert raw(talk.engine, "\n\n# hello\n \t \n1 name # who?\n\n") == "=1 zerogo\n\n"
-    assert raw(talk.engine, "") == ""
-    assert raw(talk.engine, "7") == "?7 unknown command\n\n"  # a number alone asks for nothing, but its sender waits
-
-
 def test_a_line_without_end_is_refused(talk: Talk) -> None:
     assert raw(talk.engine, [TOO_LONG.decode(), "name"]).startswith("? this line had more than 1048576 bytes\n\n= ")
 
@@ -244,6 +238,9 @@ def test_a_game_goes_to_a_file_and_back_up_to_any_move_and_bad_words_are_refused
     assert talk.value("undo") == "" and talk.value("last_move") == "black pass"
     assert "\n\n" not in talk.value("printsgf") and talk.value("printsgf -") == talk.value("printsgf")
     assert talk.ask(f"loadsgf {tmp_path}").startswith("? ")
+    path.write_text("(;SZ[5];B[aa];W[aa])")
+    assert re.fullmatch(r"\? .*a game.sgf: move 2, white A5, is illegal: occupied.*", talk.ask(f"loadsgf {path}"))
+    assert talk.value(f"loadsgf {path} 2") == "" and talk.value("last_move") == "black A5"
     for place in (tmp_path, tmp_path / "none" / "a.sgf"):
         assert talk.ask(f"printsgf {place}").startswith("? cannot write")
 
@@ -293,37 +290,6 @@ def test_with_a_folder_of_games_no_other_file_is_read_or_written(tmp_path: Path)
             assert "is not below" in talk.ask(f"{command} {name}")
     assert talk.value("printsgf c.sgf") == "" and talk.value(f"printsgf {games / 'd.sgf'}") == ""
     assert talk.value("loadsgf d.sgf") == "" and sorted(os.listdir(tmp_path)) == ["a.sgf", "games"]
-
-
-def test_handicap_goes_through_a_file(talk: Talk, tmp_path: Path) -> None:
-    talk.value("place_free_handicap 3")
-    talk.value("play w A1")
-    talk.value(f"printsgf {tmp_path / 'h.sgf'}")
-    board = talk.value("showboard")
-    talk.value("clear_board")
-    talk.value(f"loadsgf {tmp_path / 'h.sgf'}")
-    assert talk.value("showboard") == board and sgf.read(tmp_path / "h.sgf").handicap
-    talk.value("set_position b A1 w B2")
-    talk.value(f"printsgf {tmp_path / 'p.sgf'}")
-    talk.value("clear_board")
-    talk.value(f"loadsgf {tmp_path / 'p.sgf'}")
-    assert talk.value("list_stones w") == "B2"
-
-
-BROKEN_FILES = TABLES["broken files"]
-
-
-@pytest.mark.parametrize("case", BROKEN_FILES)
-def test_files_that_cannot_be_loaded(case: str, talk: Talk, tmp_path: Path) -> None:
-    talk.value("play b C3")
-    path = tmp_path / "broken.sgf"
-    if BROKEN_FILES[case] is not None:
-        path.write_text(BROKEN_FILES[case])
-    reply = talk.ask(f"loadsgf {path}")
-    assert reply.startswith("? ") and "\n" not in reply and "internal" not in reply
-    if case == "an illegal move":
-        assert "move 2" in reply and "A5" in reply and "occupied" in reply
-        assert talk.value(f"loadsgf {path} 2") == "" and talk.value("last_move") == "black A5"
 
 
 @pytest.fixture(scope="module")

@@ -25,13 +25,6 @@ TABLES = tables("gtp")
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
 
 
-@pytest.mark.parametrize(("settings", "kind"), TABLES["kinds of clocks"])
-def test_kinds(settings: tuple, kind: str) -> None:
-    clock = Clock()
-    clock.set_gtp(*settings)
-    assert clock.settings.kind == kind
-
-
 @pytest.mark.parametrize("steps", (DATA / "clocks.txt").read_text().split("\n\n")[1:])
 def test_what_clocks_say(steps: str) -> None:
     """A line of data/clocks.txt, up to its comment, is a method with its arguments and, behind `=`, what it returns."""

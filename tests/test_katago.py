@@ -82,14 +82,6 @@ def test_outputs_are_the_engines(name: str) -> None:
         torch.testing.assert_close(ownership, torch.tensor(case["white_ownership"]), atol=1e-4, rtol=0)
 
 
-@with_files
-def test_the_file_is_an_optional_opponent_of_runs() -> None:
-    """It is met where it is there."""
-    path = SHARED / "g170-b6c96-s175395328-d26788732.bin.gz"
-    player = make_player(str(path), Config().evaluation, tiny.CPU, torch.float32)
-    assert (player.name, player.sizes) == ("g170-b6c96-s175395328-d26788732", None)
-
-
 # The history of moves
 
 

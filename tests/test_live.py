@@ -71,6 +71,10 @@ def test_records_there_and_back() -> None:
     assert (again.moves, again.start, again.first, again.rules) == (game.moves, game.start, game.first, game.rules)
     assert LiveGame.of_record(game.record(), 1).moves == game.moves[:1]
     record = game.record()
+    game.clear()
+    game.place_handicap([6, 18])
+    again = LiveGame.of_record(game.record())
+    assert (again.handicap, again.start, again.first) == ([6, 18], game.start, WHITE)
     record.moves[1] = 7
     with pytest.raises(InputError, match="move 2, white C4, is illegal: occupied"):
         LiveGame.of_record(record)

@@ -151,14 +151,6 @@ def test_a_full_tree_grows(game: LiveGame) -> None:
     assert 1 < len(remembered) < 5 and sum(map(_bytes, remembered)) <= max(most, 12 * 20 * most // 200)
 
 
-def test_words_that_name_no_network() -> None:
-    for word in ("random", "mcts:0", "mcts", "checkpoints/nothing.pt"):
-        with pytest.raises(
-            InputError, match="not a file or folder; allowed are mcts:N|does not exist; there are .*7x7.pt"
-        ):
-            make_analyst(word, EvaluationConfig(), CPU, torch.float32)
-
-
 @pytest.mark.parametrize(("word", "asked", "expected"), LEAVES)
 def test_leaves_suit_the_simulations(word: str, asked: dict[str, int], expected: tuple[int, int]) -> None:
     """Few simulations take one leaf a step, many take several; simulations are the word's unless others are asked
