@@ -69,7 +69,7 @@ def test_a_checkpoint_enters_the_pool_and_meets_the_best_and_those_that_tell_mos
     assert [one[:2] for one in found[3:5]] == [("tiny@10", "random"), ("tiny@10", "tiny@9")], "tiny@9 is the best"
     assert (last.opponent, len(found)) == ("tiny@9", 6) and other.opponent in ("tiny@7", "tiny@8")
     assert [*numbers[-2], *numbers[-1]] == ["eval/elo", "eval/elo_low", "eval/elo_high", "eval/sprt_llr"]
-    verdict = r"  (it|an SPRT) .* stronger than tiny@9.* \(\d+ games against it\)"
+    verdict = r"  (it is (not )?|an SPRT cannot tell yet whether it is )stronger than tiny@9.* \(\d+ games against it\)"
     assert lines[-2].startswith("  Elo ") and re.fullmatch(verdict, lines[-1])
     checkpoint.path_of(tmp_path, 9).write_bytes(b"")
     again = [line for line, _ in measure(of_the_run, newest, path)]  # as after a kill

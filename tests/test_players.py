@@ -102,14 +102,6 @@ def test_playouts_of_a_won_board_are_won_by_its_owner_whoever_moves(to_play: int
     assert PlayoutEvaluator()(state).value.tolist() == [1.0, 0.0, -1.0]
 
 
-def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> None:
-    state, keys = board.new_games(40, Rules(5)), rng.key(3, torch.arange(40))
-    together = PlayoutEvaluator()(state, key=keys).value
-    each = [state.select(torch.tensor([game])) for game in range(40)]
-    alone = [float(PlayoutEvaluator()(one, key=keys[game : game + 1]).value) for game, one in enumerate(each)]
-    assert together.tolist() == alone and len(set(alone)) == 2
-
-
 def test_torch_and_numba_play_the_same_random_games() -> None:
     """From random positions on several sizes, some of them after a pass or at an end; kos come in the games."""
     fast = kernels.module_for("playouts", torch.device("cpu"))

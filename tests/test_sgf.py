@@ -66,14 +66,6 @@ def test_the_text_of_a_file() -> None:
     assert "DT[" not in to_text(GameRecord(Rules(5), [], date=None))
 
 
-def test_names_of_rules_and_results() -> None:
-    assert sgf.rules_text(Rules()) == "Chinese"
-    assert sgf.rules_text(Rules(suicide=True)) == "Tromp-Taylor"
-    assert sgf.rules_text(Rules(scoring="territory")) == "Japanese"
-    assert [sgf.result_text(score) for score in (3.5, -2.0, 0.0, 360.5)] == ["B+3.5", "W+2", "0", "B+360.5"]
-    assert [sgf.result_text(score, by_resignation=True) for score in (1.0, -1.0)] == ["B+R", "W+R"]
-
-
 @pytest.mark.parametrize(("fields", "what"), TABLES["bad records"])
 def test_bad_records_are_refused(fields: dict, what: str, tmp_path: Path) -> None:
     edits = [Edit(move, {int(point): stones[point] for point in stones}) for move, stones in fields.pop("edits", [])]

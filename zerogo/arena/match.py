@@ -18,8 +18,9 @@ from zerogo.board.rng import Purpose
 from zerogo.config import GameConfig
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move
-from zerogo.players import RESIGN, Player, StatefulPlayer
+from zerogo.players import RESIGN, Player
 from zerogo.players.analyst import SearchPlayer
+from zerogo.players.external import ExternalPlayer
 from zerogo.rules import Rules, coords
 from zerogo.selfplay.playout import RandomPlayer
 from zerogo.system import distributed
@@ -32,7 +33,7 @@ ENGINE_PLIES = 6  # a point, where no cap is set: engines capture dead stones be
 def cap_for(game: GameConfig, players: Sequence[Player], size: int) -> int:
     """Returns the ply at which these players' games end: the config's, and if that is not set, more for engines than
     for networks, which were trained with it."""
-    has_engine = any(isinstance(player, StatefulPlayer) for player in players)
+    has_engine = any(isinstance(player, ExternalPlayer) for player in players)
     return ENGINE_PLIES * size**2 if has_engine and not game.move_cap else game.plies(size)
 
 
@@ -136,10 +137,10 @@ def _play(
     return games
 
 
-def engines(players: Sequence[Player]) -> list[StatefulPlayer]:
+def engines(players: Sequence[Player]) -> list[ExternalPlayer]:
     """Returns the players of a match from outside, each once."""
     each = players[:1] if players[0] is players[1] else players
-    return [player for player in each if isinstance(player, StatefulPlayer)]
+    return [player for player in each if isinstance(player, ExternalPlayer)]
 
 
 @dataclass(eq=False)

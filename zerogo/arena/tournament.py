@@ -21,7 +21,7 @@ from zerogo.board import rng
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
-from zerogo.players import Player, StatefulPlayer, close, require_size
+from zerogo.players import Player, close, require_size
 from zerogo.players.external import ExternalPlayer
 from zerogo.system import distributed
 from zerogo.system.runtime import describe, write_atomically
@@ -77,7 +77,7 @@ def _make_players(
         stack.callback(close, player)
     for player in players:
         require_size(player, rules.size, "game.size is")
-        if isinstance(player, StatefulPlayer):
+        if isinstance(player, ExternalPlayer):
             player.check(rules)
     return players, setup.device
 

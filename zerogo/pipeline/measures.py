@@ -19,8 +19,9 @@ from zerogo.checkpoint import Checkpoint
 from zerogo.config import EvaluationConfig, GameConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
-from zerogo.players import Player, StatefulPlayer, close, plays_on
+from zerogo.players import Player, close, plays_on
 from zerogo.players.analyst import make_player
+from zerogo.players.external import ExternalPlayer
 from zerogo.replay import Samples
 from zerogo.rules.coords import listed
 from zerogo.selfplay.record import END_TAGS, SelfPlayResult
@@ -147,7 +148,7 @@ class Matches:
             if not sizes:
                 words = f"{spec} plays on {listed(opponent.sizes)} only; this run is on {listed(all_sizes)}"
                 raise InputError(f"evaluation.opponents: {words}")
-            for size in sizes if isinstance(opponent, StatefulPlayer) else []:
+            for size in sizes if isinstance(opponent, ExternalPlayer) else []:
                 opponent.check(self.game.rules(size=size))
         return sizes
 

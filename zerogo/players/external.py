@@ -414,8 +414,9 @@ MAKERS = {"gnugo": _gnugo, "pachi": _pachi, "katago": _katago, "gtp": _any}
 
 
 class ExternalPlayer:
-    """A `StatefulPlayer` that asks a GTP engine: many games at once, each of which stays with its process unless others
-    have much less to do, and every fault kept apart from the other games.
+    """Asks a GTP engine: many games at once, each of which stays with its process unless others have much less to do,
+    and every fault kept apart from the other games. It keeps a state for each game, so it is told when games begin and
+    end and of every move in them; it may resign, and loses a game by its own failures.
 
     seconds: how long an answer may take before the game is lost; start_seconds: the same for the first of a process.
     processes: how many think at once, one thread each, which waits; 0 for as many as usable cores. label: the engine's
@@ -436,7 +437,7 @@ class ExternalPlayer:
         self._faults: dict[int, str] = {}
 
     def check(self, rules: Rules) -> None:
-        """Starts a process and tells it the rules. Raises InputError where that fails."""
+        """Starts a process and tells it the rules. Raises InputError where that fails, before any game is played."""
         if rules.suicide and not self.program.knows_suicide:
             raise InputError(f"{self.name} knows no suicide; set game.suicide=false")
         self._set_up(rules)
@@ -451,22 +452,26 @@ class ExternalPlayer:
         self.label = worker.label
 
     def begin(self, game_ids: Sequence[int], rules: Rules) -> None:
+        """Prepares for games that start now from the empty board."""
         self._set_up(rules)
         for game in game_ids:
             self._moves[game] = []
             self._faults.pop(game, None)
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
-        """Returns the engine's moves: int64 [B], RESIGN where it gives up and FORFEIT where it failed, see `why`."""
+        """Returns the engine's moves, whose legality the caller checks: int64 [B], RESIGN where it gives up and FORFEIT
+        where it failed, see `why`."""
         games = game_ids.tolist()
         actions = map(self._action, games, self._ask(games, GENMOVE, seed))
         return torch.tensor(list(actions), dtype=torch.int64, device=states.device)
 
     def notify(self, game_ids: Sequence[int], actions: Sequence[int]) -> None:
+        """Takes note of one move in each game, its own moves too."""
         for game, action in zip(game_ids, actions, strict=True):
             self._moves[game].append(action)
 
     def why(self, game_id: int) -> str:
+        """Returns what went wrong in a game in which it returned FORFEIT, in a few words without its name."""
         return self._faults.get(game_id, "")
 
     def final_scores(self, game_ids: Sequence[int], seed: int) -> list[str | None]:
