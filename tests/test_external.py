@@ -25,7 +25,7 @@ from zerogo.errors import InputError
 from zerogo.pipeline.measures import Matches
 from zerogo.players import external
 from zerogo.players.analyst import make_player
-from zerogo.players.external import EngineFault, ExternalPlayer, find
+from zerogo.players.external import EngineFault, ExternalPlayer, find_program
 from zerogo.rules import Rules
 
 RULES = Rules(size=5, komi=0.5)
@@ -45,7 +45,7 @@ def use() -> Iterator:
     made = []
 
     def maker(mode: str, *more: str, processes: int = 2, seconds: float = 20.0) -> ExternalPlayer:
-        made.append(ExternalPlayer(find(command(mode, *more)), seconds, processes))
+        made.append(ExternalPlayer(find_program(command(mode, *more)), seconds, processes))
         made[-1].name = mode
         return made[-1]
 
@@ -55,7 +55,7 @@ def use() -> Iterator:
 
 
 def engine(mode: str = "good", **options: object) -> EngineInProcess:
-    return EngineInProcess(find(command(mode)).command(RULES, 1), **options)
+    return EngineInProcess(find_program(command(mode)).command(RULES, 1), **options)
 
 
 def test_an_engine_answers() -> None:
@@ -157,31 +157,31 @@ def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         program(tmp_path, name)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     rules = Rules(9, 7.0, "situational", suicide=True)
-    line = find("gnugo:3").command(rules, 5)
+    line = find_program("gnugo:3").command(rules, 5)
     rule_flags = "--chinese-rules --situational-superko --allow-all-suicide --capture-all-dead --never-resign"
     assert line[1:] == f"--mode gtp --quiet {rule_flags} --level 3 --seed 5".split()
     assert line[0] == str(tmp_path / "gnugo")
-    line = find("gnugo:0").command(Rules(9, 7.0, "simple", scoring="territory"), 5)
+    line = find_program("gnugo:0").command(Rules(9, 7.0, "simple", scoring="territory"), 5)
     assert {"--japanese-rules", "--simple-ko", "--forbid-suicide"} <= set(line)
-    assert "--positional-superko" in find("gnugo:0").command(Rules(9), 5)
-    line = find("pachi:1000").command(Rules(9), 5)
+    assert "--positional-superko" in find_program("gnugo:0").command(Rules(9), 5)
+    line = find_program("pachi:1000").command(Rules(9), 5)
     options = "threads=1 max_tree_size=100 resign_threshold=0"
     assert line[1:] == f"-d0 -t =1000 -s 5 -r chinese {options} pass_all_alive".split()
     (tmp_path / "patterns_mm.gamma").touch()
-    line = find("pachi:1000").command(Rules(9, scoring="territory"), 5)
+    line = find_program("pachi:1000").command(Rules(9, scoring="territory"), 5)
     assert line[:3] == ["env", f"DATA_DIR={tmp_path}", str(tmp_path / "pachi")], "its files lie beside it"
     assert line[3:] == f"-d0 -t =1000 -s 5 -r japanese {options}".split()
     with pytest.raises(InputError, match="pachi:1000 knows no suicide"):
-        ExternalPlayer(find("pachi:1000")).check(rules)
+        ExternalPlayer(find_program("pachi:1000")).check(rules)
     model = tmp_path / "net.bin.gz"
     with pytest.raises(InputError, match="there is no file"):
-        find(f"katago:9:{model}")
+        find_program(f"katago:9:{model}")
     model.write_bytes(b"")
-    line = find(f"katago:9:{model}").command(Rules(9), 5)
+    line = find_program(f"katago:9:{model}").command(Rules(9), 5)
     assert line[1:4] == ["gtp", "-model", str(model)] and "maxVisits=9," in line[5]
-    assert find(f"katago:9:{model}").name == "katago:9"
+    assert find_program(f"katago:9:{model}").name == "katago:9"
     names = {"sh -c true": "true", f"{sys.executable} -u /a/mine.py --x": "mine", "env X=1 sh": "X=1", "sh": "sh"}
-    assert {line: find(f"gtp:{line}").name for line in names} == names
+    assert {line: find_program(f"gtp:{line}").name for line in names} == names
 
 
 def test_a_match_may_grow_and_nothing_else(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from tables import DATA, tables
 from zerogo import board
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.gtp import genmove
-from zerogo.gtp.clock import Clock, Settings, TimeLeft, kata_time, kgs_time
+from zerogo.gtp.clock import Clock, Settings, TimeLeft, kata_time, kgs_time, moves_left
 from zerogo.gtp.engine import GtpEngine
 from zerogo.players import engine as players_engine
 from zerogo.players.engine import Options
@@ -96,7 +95,7 @@ def slow_engine(monkeypatch, duration: Callable[[], float], overhead: float = 0.
 def seconds_taken(engine: GtpEngine) -> float:
     """Lets the engine move and returns how long that took."""
     begun = engine.now()
-    genmove.choose(engine, BLACK)
+    engine.choose_move(BLACK)
     return engine.now() - begun
 
 
@@ -162,23 +161,23 @@ def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatc
     """The first step, of which nothing is known, is done; then it is known to take too long."""
     engine = slow_engine(monkeypatch, lambda: 4.0)
     engine.clock.set_gtp(40, 0, 0)
-    assert genmove.choose(engine, BLACK) == 0 and engine.session.steps == 1
+    assert engine.choose_move(BLACK) == 0 and engine.session.steps == 1
     begun = engine.now()
-    moves = [genmove.choose(engine, BLACK) for _ in range(6)]
+    moves = [engine.choose_move(BLACK) for _ in range(6)]
     assert engine.now() == begun and all(0 <= move < 81 for move in moves)
     engine.game.play(WHITE, 81)
     engine.game.change_rules(komi=-5)
-    assert genmove.choose(engine, BLACK) != 81, "hardly a stone stands"
+    assert engine.choose_move(BLACK) != 81, "hardly a stone stands"
     engine.game.set_up([[1] * 9] * 5 + [[0] * 9] * 4, WHITE)
     engine.game.play(WHITE, 81)
-    assert genmove.choose(engine, BLACK) == 81 and genmove.choose(engine, BLACK, timed=False) == 0
+    assert engine.choose_move(BLACK) == 81 and engine.choose_move(BLACK, timed=False) == 0
 
 
 def test_the_time_of_a_resignation_or_a_pass_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = slow_engine(monkeypatch, lambda: 0.1)
     engine.clock.set_gtp(100, 0, 0)
     monkeypatch.setattr(players_engine.move_choice, "decide", lambda *_: None)
-    assert genmove.choose(engine, BLACK) is None
+    assert engine.choose_move(BLACK) is None
     spent = engine.now() - 1000
     assert spent > 1 and engine.clock.left[BLACK] == TimeLeft(pytest.approx(100 - spent - 0.3), 0)
 
@@ -189,15 +188,15 @@ def test_what_ends_a_search(settings: list, options: dict, steps: int, monkeypat
     a clock alone the time."""
     engine = slow_engine(monkeypatch, lambda: 0.1, **options)
     engine.clock.set_gtp(*settings)
-    genmove.choose(engine, BLACK)
+    engine.choose_move(BLACK)
     assert abs(engine.session.steps - steps) <= 1
     assert steps != 3 or engine.session.most == [20, 12, 4]
 
 
 def test_moves_left_shrink_and_never_end() -> None:
     game = LiveGame(Rules(9))
-    first = genmove.moves_left(game)
+    first = moves_left(game)
     for action in range(0, 60, 2):
         game.play(BLACK, action)
-    assert first == 36 and genmove.moves_left(game) == 21
-    assert genmove.moves_left(LiveGame(Rules(1))) == 4
+    assert first == 36 and moves_left(game) == 21
+    assert moves_left(LiveGame(Rules(1))) == 4

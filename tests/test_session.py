@@ -147,7 +147,7 @@ def test_a_full_tree_grows(game: LiveGame) -> None:
         game.play(game.to_play, point)
         search(session, game, 60)
     session.set_position(LiveGame(RULES))
-    remembered = session._remembered.values()
+    remembered = session._kept_trees.values()
     assert 1 < len(remembered) < 5 and sum(map(_bytes, remembered)) <= max(most, 12 * 20 * most // 200)
 
 

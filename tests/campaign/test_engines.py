@@ -21,7 +21,7 @@ from zerogo import arena
 from zerogo.arena import MatchSettings, play_match
 from zerogo.errors import InputError
 from zerogo.players.analyst import make_player
-from zerogo.players.external import MORE_FOLDERS, EngineFault, EngineProcess, ExternalPlayer, find
+from zerogo.players.external import MORE_FOLDERS, EngineFault, EngineProcess, ExternalPlayer, find_program
 from zerogo.rules import Rules
 from zerogo.selfplay.playout import RandomPlayer
 
@@ -35,7 +35,7 @@ def use() -> Iterator:
     made = []
 
     def maker(mode: str, *more: str, processes: int = 2, seconds: float = 20.0) -> ExternalPlayer:
-        made.append(ExternalPlayer(find(mode if ":" in mode else command(mode, *more)), seconds, processes))
+        made.append(ExternalPlayer(find_program(mode if ":" in mode else command(mode, *more)), seconds, processes))
         made[-1].name = mode
         return made[-1]
 

@@ -15,14 +15,14 @@ from zerogo.board.flood import host_read_is_free
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.players.analyst import (
-    MOST_SCORED,
+    MAX_SCORED_MOVES,
     Analysis,
     Analyst,
     Previews,
     evaluate_children,
     moves_to_evaluate,
     read_analyses,
-    searchable,
+    without_second_pass,
 )
 from zerogo.players.session import RestrictedGo, RestrictedState
 from zerogo.sgf.record import LETTERS
@@ -195,7 +195,7 @@ def _num_previews(task: SearchTask) -> int | None:
     """Returns after how many of the best moves the ownership is needed, None for all visited ones."""
     if "includeMovesOwnership" in task.query.included:
         return None
-    return MOST_SCORED if "includeOwnershipStdev" in task.query.included else 0
+    return MAX_SCORED_MOVES if "includeOwnershipStdev" in task.query.included else 0
 
 
 def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
@@ -206,7 +206,7 @@ def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
         colours = ["b" if colour is Colour.BLACK else "w" for colour, _ in query.moves[:turn]]
         start = {"first": LETTERS[query.first], "setup": query.start, "colours": colours}
         records.append(sgf.GameRecord(query.rules, [action for _, action in query.moves[:turn]], **start))
-    state = searchable(sgf.positions(records, [task.turn for task in tasks], device, check=False))
+    state = without_second_pass(sgf.positions(records, [task.turn for task in tasks], device, check=False))
     if tasks[0].query.restrictions is None:
         return state
     return RestrictedState.of(state, [task.query.restrictions for task in tasks])

@@ -24,9 +24,8 @@ from zerogo.board.symmetry import NUM_SYMMETRIES
 from zerogo.errors import InputError, quote
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
-from zerogo.gtp import genmove
 from zerogo.gtp.clock import MAX_SECONDS
-from zerogo.gtp.engine import ANY, COMMANDS, Command, Engine
+from zerogo.gtp.engine import ANY, COMMANDS, Command, GtpEngine
 from zerogo.gtp.protocol import Reply, colour, integer, real, truth, vertex
 from zerogo.players import katago
 from zerogo.players.analyst import Analysis, Candidate
@@ -59,7 +58,7 @@ class AnalyzeRequest(NamedTuple):
     extras: frozenset[str] = frozenset()
 
 
-Finish = Callable[[Engine, Colour, int | None], str]  # does something with a chosen action, and says it
+Finish = Callable[[GtpEngine, Colour, int | None], str]  # does something with a chosen action, and says it
 LineFormat = Callable[[Analysis, AnalyzeRequest, int], str]  # of an analysis, what was asked for, and the board's side
 
 
@@ -148,7 +147,7 @@ def moves_to_show(analysis: Analysis, request: AnalyzeRequest) -> list[Candidate
 class Reporter:
     """Writes lines about the engine's search, as often as was asked for."""
 
-    def __init__(self, engine: Engine, reply: Reply, request: AnalyzeRequest, line_format: LineFormat) -> None:
+    def __init__(self, engine: GtpEngine, reply: Reply, request: AnalyzeRequest, line_format: LineFormat) -> None:
         self._engine, self._reply, self._request, self._line_format = engine, reply, request, line_format
         self._due = None if request.interval is None else engine.now() + request.interval
         self._last: tuple[int, str] | None = None  # visits, and the line about them
@@ -177,7 +176,7 @@ class Reporter:
             self._due = max(self._due + self._request.interval, now + max(pause, now - started))
 
 
-def _analyze(line_format: LineFormat, extras: Sequence[str], engine: Engine, reply: Reply, *arguments: str) -> None:
+def _analyze(line_format: LineFormat, extras: Sequence[str], engine: GtpEngine, reply: Reply, *arguments: str) -> None:
     """Searches the position until the next line comes; the game stays as it is."""
     request = read_request(arguments, engine.size, extras)
     engine.session.set_position(engine.game, request.player, request.restrictions)
@@ -185,14 +184,14 @@ def _analyze(line_format: LineFormat, extras: Sequence[str], engine: Engine, rep
     reporter = Reporter(engine, reply, request, line_format)
     while not reply.interrupted():
         done = engine.session.step()
-        if reporter.is_due and _prepared(engine.session, reply, bool(request.extras & OF_MOVES)):
+        if reporter.is_due and _prepare_line(engine.session, reply, bool(request.extras & OF_MOVES)):
             reporter.report()
         if not done:
             time.sleep(POLL_SECONDS)
     reply.end()
 
 
-def _prepared(session: AnalysisSession, reply: Reply, ownerships: bool) -> bool:
+def _prepare_line(session: AnalysisSession, reply: Reply, ownerships: bool) -> bool:
     """Asks the network for what a line needs beside the search, bit by bit; returns whether nothing came in between."""
     while not session.prepare(ownerships):
         if reply.interrupted():
@@ -201,7 +200,7 @@ def _prepared(session: AnalysisSession, reply: Reply, ownerships: bool) -> bool:
 
 
 def _genmove_analyze(
-    line_format: LineFormat, extras: Sequence[str], engine: Engine, reply: Reply, *arguments: str, finish: Finish
+    line_format: LineFormat, extras: Sequence[str], engine: GtpEngine, reply: Reply, *arguments: str, finish: Finish
 ) -> None:
     """Chooses a move as genmove does, with lines meanwhile, at least one. No request ends it early. finish: what is
     done with the action, and said of it."""
@@ -215,7 +214,7 @@ def _genmove_analyze(
         if reporter.is_due:
             reporter.report()
 
-    action = genmove.choose(engine, player, after_step=after_step)
+    action = engine.choose_move(player, after_step=after_step)
     before = engine.now()
     engine.session.set_position(engine.game, player)
     if engine.game.is_over:  # where a pass is all that is played, and the lines still tell of the position
@@ -226,17 +225,23 @@ def _genmove_analyze(
     reply.line(f"play {finish(engine, player, action)}")
 
 
-def _cancellable(engine: Engine, reply: Reply, *arguments: str) -> None:
+def _cancellable(engine: GtpEngine, reply: Reply, *arguments: str) -> None:
     """Chooses a move and does not play it; the next line, even an empty one, cancels it."""
-    with genmove.ended_by(engine, reply) as is_cancelled:
+    with engine.ended_by(reply) as is_cancelled:
 
-        def finish(engine: Engine, player: Colour, action: int | None) -> str:
-            return "cancelled" if is_cancelled() else genmove.told(engine, player, action)
+        def finish(engine: GtpEngine, player: Colour, action: int | None) -> str:
+            return "cancelled" if is_cancelled() else engine.move_text(action)
 
         _genmove_analyze(kata_line, EXTRAS, engine, reply, *arguments, finish=finish)
 
 
-_generate, _search = (partial(_genmove_analyze, finish=finish) for finish in (genmove.commit, genmove.told))
+def _play(engine: GtpEngine, player: Colour, action: int | None) -> str:
+    engine.commit(player, action)
+    return engine.move_text(action)
+
+
+_generate = partial(_genmove_analyze, finish=_play)
+_search = partial(_genmove_analyze, finish=lambda engine, player, action: engine.move_text(action))
 for _name, _function in {
     "lz-analyze": partial(_analyze, lz_line, ()),
     "lz-genmove_analyze": partial(_generate, lz_line, ()),
@@ -253,7 +258,7 @@ for _name, _function in {
 
 
 @Command("kata-raw-nn", f"[COLOUR] 0 to {NUM_SYMMETRIES - 1}, or all [OPTIMISM]", 1, 3, needs_search=True)
-def kata_raw_nn(engine: Engine, *arguments: str) -> str:
+def kata_raw_nn(engine: GtpEngine, *arguments: str) -> str:
     """Returns the network's answer for the board turned by one of the 8 symmetries, or by each of them, in KataGo's
     format and from White's view, without a search; for the side to move, or the one that is named. Playouts give their
     means, with an even policy, the same each time. A policy here is neither optimistic nor not, whatever OPTIMISM is.
@@ -314,28 +319,28 @@ ANALYZE_COMMANDS = (
 
 
 @Command("gogui-analyze_commands")
-def gogui_analyze_commands(engine: Engine) -> str:
+def gogui_analyze_commands(engine: GtpEngine) -> str:
     """Returns what this engine can answer: type, label in the menu, and the command, with GoGui's wildcards."""
     names = {line: line.split("/")[2].split()[0] for line in ANALYZE_COMMANDS}
     return "\n".join(line for line, name in names.items() if COMMANDS[name].is_offered(engine))
 
 
 @Command("zerogo-ownership", "[COLOUR]", 0, 1, needs_search=True)
-def ownership(engine: Engine, player: str = "") -> str:
+def ownership(engine: GtpEngine, player: str = "") -> str:
     """Returns a dboard: how surely each point will be Black's (to 1) or White's (to -1)."""
     analysis, sign = _analysis(engine, player)
     return _board([[f"{sign * number:.3f}" for number in row] for row in analysis.ownership.tolist()])
 
 
 @Command("zerogo-policy", "[COLOUR]", 0, 1, needs_search=True)
-def policy(engine: Engine, player: str = "") -> str:
+def policy(engine: GtpEngine, player: str = "") -> str:
     """Returns pspairs: the network's first choice of moves in per cent."""
     prior = _analysis(engine, player)[0].prior
     return _pairs(engine, {action: f"{100 * share:.0f}" for action, share in enumerate(prior) if share >= MIN_SHARE})
 
 
 @Command("zerogo-policy_colors", "[COLOUR]", 0, 1, needs_search=True)
-def policy_colors(engine: Engine, player: str = "") -> str:
+def policy_colors(engine: GtpEngine, player: str = "") -> str:
     """Returns a cboard: points the redder, from pale yellow on, the more the network likes a move there."""
     shares = _analysis(engine, player)[0].prior[:-1].reshape(engine.size, engine.size)
     strength = (shares / max(float(shares.max()), 1e-9))[..., None] ** 0.5
@@ -346,7 +351,7 @@ def policy_colors(engine: Engine, player: str = "") -> str:
 
 
 @Command("zerogo-pass_alive", "", 0)
-def pass_alive(engine: Engine) -> str:
+def pass_alive(engine: GtpEngine) -> str:
     """Returns a bwboard: what is Black's and White's whatever the other side plays."""
     black, white = scoring.pass_alive(engine.game.tensor().stones, suicide=engine.game.rules.suicide)
     owners = black[0].int() + 2 * white[0].int()
@@ -354,17 +359,17 @@ def pass_alive(engine: Engine) -> str:
 
 
 @Command("zerogo-visits", "[COLOUR]", 0, 1, needs_search=True)
-def visits(engine: Engine, player: str = "") -> str:
+def visits(engine: GtpEngine, player: str = "") -> str:
     """Returns pspairs: how often the search has looked at each move."""
     analysis, _ = _analysis(engine, player, search=True)
-    return _pairs(engine, {move.action: _short(move.visits) for move in _worth_showing(analysis)})
+    return _pairs(engine, {move.action: _short(move.visits) for move in _frequent_moves(analysis)})
 
 
 @Command("zerogo-value", "[COLOUR]", 0, 1, needs_search=True)
-def value(engine: Engine, player: str = "") -> str:
+def value(engine: GtpEngine, player: str = "") -> str:
     """Returns gfx: winrates of moves in per cent, the best one marked, and Black's chances in the status line."""
     (analysis, sign), pass_action = _analysis(engine, player, search=True), engine.size**2
-    shown = {candidate.action: f"{100 * candidate.winrate:.0f}" for candidate in _worth_showing(analysis)}
+    shown = {candidate.action: f"{100 * candidate.winrate:.0f}" for candidate in _frequent_moves(analysis)}
     labels, best = _pairs(engine, shown), analysis.best.action if analysis.best else pass_action
     chances = f"Black wins {50 + 50 * sign * analysis.value:.1f} %, leads by {sign * analysis.score:+.1f}"
     rows = [
@@ -377,14 +382,14 @@ def value(engine: Engine, player: str = "") -> str:
 
 
 @Command("zerogo-best_variation", "[COLOUR]", 0, 1, needs_search=True)
-def best_variation(engine: Engine, player: str = "") -> str:
+def best_variation(engine: GtpEngine, player: str = "") -> str:
     """Returns a var: the line that the search expects."""
     best = _analysis(engine, player, search=True)[0].best
     return coords.vertices(best.pv, engine.size) if best else ""
 
 
 @Command("zerogo-variations", "[COLOUR]", 0, 1, needs_search=True)
-def variations(engine: Engine, player: str = "") -> str:
+def variations(engine: GtpEngine, player: str = "") -> str:
     """Returns an hpstring: the best moves with winrate, score, visits and the expected line."""
     candidates = _analysis(engine, player, search=True)[0].candidates[:MAX_VARIATIONS]
     rows = [
@@ -395,7 +400,7 @@ def variations(engine: Engine, player: str = "") -> str:
 
 
 @Command("zerogo-param", "[NAME VALUE]", 0, 2, needs_search=True)
-def param(engine: Engine, name: str = "", text: str = "") -> str | None:
+def param(engine: GtpEngine, name: str = "", text: str = "") -> str | None:
     """Returns the parameters as GoGui's dialog wants them, or changes one."""
     options = engine.options
     shown = {
@@ -420,7 +425,7 @@ def param(engine: Engine, name: str = "", text: str = "") -> str | None:
     return None
 
 
-def _analysis(engine: Engine, player: str, search: bool = False) -> tuple[Analysis, int]:
+def _analysis(engine: GtpEngine, player: str, search: bool = False) -> tuple[Analysis, int]:
     """Returns the analysis of the position for a side, by default the one to move, and the sign of its view: 1 for
     Black's. search: whether to search first, for as many visits as a move gets without a clock."""
     session, simulations = engine.session, engine.options.simulations
@@ -431,7 +436,7 @@ def _analysis(engine: Engine, player: str, search: bool = False) -> tuple[Analys
     return session.analysis(), 1 if to_play is Colour.BLACK else -1
 
 
-def _worth_showing(analysis: Analysis) -> list[Candidate]:
+def _frequent_moves(analysis: Analysis) -> list[Candidate]:
     least = MIN_SHARE * sum(candidate.visits for candidate in analysis.candidates)
     return [candidate for candidate in analysis.candidates if candidate.visits >= least]
 
@@ -441,7 +446,7 @@ def _board(rows: list[list[str]]) -> str:
     return "\n".join(["", *map(" ".join, rows)])
 
 
-def _pairs(engine: Engine, texts: dict[int, str]) -> str:
+def _pairs(engine: GtpEngine, texts: dict[int, str]) -> str:
     """Returns points with their texts, without the pass."""
     return " ".join(
         f"{coords.to_gtp(action, engine.size)} {text}" for action, text in texts.items() if action < engine.size**2

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp.protocol import integer, real
+from zerogo.players.live import LiveGame
 
 KINDS = {"none": 0, "absolute": 1, "byoyomi": 3, "canadian": 3}  # and how many numbers KGS gives with each
 KATA_KINDS = KINDS | {"fischer": 2, "fischer-capped": 4}
@@ -23,6 +24,8 @@ KATA_USAGE = f"{KGS_USAGE} | fischer M INCREMENT | fischer-capped M INCREMENT MO
 MIN_SECONDS = 0.01  # one step of the search is done in any case
 MAX_SECONDS = 10.0**7  # of main time or a period
 MAX_NUMBER = 10**6  # of moves or periods
+MOVES_A_POINT = 0.45  # moves of one side that a game takes, for each point of the board: it shares out the main time
+MIN_MOVES_A_POINT = 0.15  # and how many there may always still be
 
 
 class TimeLeft(NamedTuple):
@@ -137,6 +140,13 @@ class Clock:
         if left.number == 1:
             return TimeLeft(settings.period, settings.number)
         return TimeLeft(max(0.0, left.seconds - seconds - self.lag), left.number - 1)
+
+
+def moves_left(game: LiveGame) -> int:
+    """Returns how many moves of one side the game may still take: main time is shared out over them."""
+    points = game.size**2
+    stones = sum(stone > 0 for row in game.state.stones() for stone in row)
+    return max(4, round(MIN_MOVES_A_POINT * points), round(MOVES_A_POINT * points - stones / 2))
 
 
 def kata_time(words: Sequence[str]) -> Settings:

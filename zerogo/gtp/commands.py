@@ -1,4 +1,4 @@
-"""The loop that answers requests, and the commands about board, moves, rules, clocks, scores, files and settings."""
+"""The loop that answers requests, and all commands but those that analyse and show moves."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ import torch
 from zerogo import __version__, sgf
 from zerogo.errors import InputError, quote, shorten_path
 from zerogo.game import Colour
-from zerogo.gtp import analyze, genmove, protocol  # noqa: F401 (their commands join the table)
+from zerogo.gtp import analyze, protocol  # noqa: F401 (the commands of `analyze` join the table)
 from zerogo.gtp.clock import KATA_KINDS, KATA_USAGE, KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kata_time, kgs_time
 from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, GtpEngine, answer, tell_internal
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
@@ -57,7 +58,7 @@ def serve(engine: GtpEngine, source: protocol.Input, write: Callable[[str], None
             engine.stopped = engine.position
 
 
-def _offered(engine: GtpEngine) -> list[str]:
+def _offered_names(engine: GtpEngine) -> list[str]:
     return sorted(name for name, command in COMMANDS.items() if command.is_offered(engine) and command.is_listed)
 
 
@@ -67,8 +68,8 @@ def _offered(engine: GtpEngine) -> list[str]:
 Command("protocol_version")(lambda engine: "2")
 Command("name")(lambda engine: NAME)
 Command("version")(lambda engine: VERSION)
-Command("known_command", "NAME", 1)(lambda engine, name: str(name in _offered(engine)).lower())
-Command("list_commands")(lambda engine: "\n".join(_offered(engine)))
+Command("known_command", "NAME", 1)(lambda engine, name: str(name in _offered_names(engine)).lower())
+Command("list_commands")(lambda engine: "\n".join(_offered_names(engine)))
 Command("query_boardsize")(lambda engine: str(engine.size))
 Command("get_komi")(lambda engine: f"{engine.game.rules.komi:g}")
 Command("captures", "COLOUR", 1)(lambda engine, player: str(engine.game.state.captures[colour(player)]))
@@ -150,7 +151,7 @@ def clear_board(engine: GtpEngine) -> None:
 def komi(engine: GtpEngine, points: str) -> None:
     """Sets komi at any time, also in the middle of a game; `boardsize` and `clear_board` leave it."""
     engine.game.change_rules(komi=real(points, "komi", -MAX_KOMI, MAX_KOMI))
-    engine.told = replace(engine.told, komi=engine.game.rules.komi)
+    engine.default_rules = replace(engine.default_rules, komi=engine.game.rules.komi)
 
 
 @Command("play", "COLOUR VERTEX", 0, ANY)
@@ -346,8 +347,8 @@ def kgs_rules(engine: GtpEngine, word: str) -> str:
 def _change_rules(engine: GtpEngine, rules: Rules, name: str) -> str:
     """Changes the rules but for size and komi; returns where they fall short of their name."""
     engine.game.change_rules(superko=rules.superko, suicide=rules.suicide, scoring=rules.scoring)
-    engine.told, engine.rules_name = replace(rules, komi=engine.told.komi), name
-    engine.told_name = name
+    engine.default_rules, engine.rules_name = replace(rules, komi=engine.default_rules.komi), name
+    engine.default_rules_name = name
     engine.warn(engine.deviation())
     return engine.deviation()
 
@@ -364,6 +365,41 @@ def time_left(engine: GtpEngine, player: str, seconds: str, number: str) -> None
     """Takes what the controller's clock shows; the number of moves or Japanese periods is 0 in main time."""
     whose, left = colour(player), real(seconds, "time", -MAX_SECONDS, MAX_SECONDS)
     engine.clock.report(whose, left, integer(number, "number of moves", 0, MAX_NUMBER))
+
+
+# Moves that the engine chooses within the clock; those with lines of analysis are in `analyze`
+
+
+@Command("genmove", "COLOUR", 1)
+def generate(engine: GtpEngine, player: str, cleanup: bool = False) -> str:
+    """Chooses a move within the clock and plays it; to resign plays nothing."""
+    action = engine.choose_move(colour(player), cleanup=cleanup)
+    engine.commit(colour(player), action)
+    return engine.move_text(action)
+
+
+# Passes only when no dead stone of the opponent is left, also where both sides have passed.
+Command("kgs-genmove_cleanup", "COLOUR", 1)(partial(generate, cleanup=True))
+
+
+@Command("kata-search", "COLOUR", 1)
+def search(engine: GtpEngine, player: str) -> str:
+    """Chooses a move within the clock, as genmove does, and does not play it."""
+    return engine.move_text(engine.choose_move(colour(player)))
+
+
+@Command("kata-search_cancellable", "COLOUR", 1, streams=True)
+def search_cancellable(engine: GtpEngine, reply: protocol.Reply, player: str) -> str:
+    """The same; the next line, even an empty one, cancels it."""
+    with engine.ended_by(reply) as is_cancelled:
+        move = search(engine, player)
+        return "cancelled" if is_cancelled() else move
+
+
+@Command("reg_genmove", "COLOUR", 1)
+def regression_generate(engine: GtpEngine, player: str) -> str:
+    """Says what it would play, without a clock and without playing it; never resigns."""
+    return engine.move_text(engine.choose_move(colour(player), timed=False))
 
 
 # The end of a game, and files
@@ -398,7 +434,7 @@ def loadsgf(engine: GtpEngine, *arguments: str) -> None:
     if len(words) > 1 and words[-1].isdigit():
         before = integer(words.pop(), "move", 1, MAX_NUMBER) - 1
     path = engine.file(" ".join(words))
-    record = sgf.read(path, engine.told)
+    record = sgf.read(path, engine.default_rules)
     engine.require_size(record.rules.size)
     rules = record.rules
     if not record.has_rules:
@@ -410,7 +446,7 @@ def loadsgf(engine: GtpEngine, *arguments: str) -> None:
     game.change_rules(superko=rules.superko)
     engine.scale_durations(game.size)
     engine.game = game
-    engine.rules_name = engine.told_name
+    engine.rules_name = engine.default_rules_name
     if record.has_rules:
         engine.rules_name = "japanese" if rules.scoring == "territory" else ""
     engine.begin_game()

@@ -6,25 +6,27 @@
 A command that fails changes nothing of the engine."""
 
 import argparse
+import contextlib
 import secrets
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from zerogo import cli
 from zerogo.board import rng
 from zerogo.errors import InputError, quote, shorten_path
-from zerogo.gtp.clock import Clock
+from zerogo.game import Colour
+from zerogo.gtp.clock import Clock, moves_left
 from zerogo.gtp.protocol import Input, Reply, Request
 from zerogo.players import plays_on, require_size
 from zerogo.players.analyst import autotune_leaves
-from zerogo.players.engine import Durations, Engine, Options
+from zerogo.players.engine import Durations, Engine, Hook, Options
 from zerogo.players.katago import why_refused
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, room_for
-from zerogo.rules import Rules, rulesets
+from zerogo.rules import Rules, coords, rulesets
 from zerogo.rules.coords import listed
 
 NAME = "zerogo"
@@ -37,22 +39,22 @@ ANY = sys.maxsize  # as `most` of a command: any number of arguments
 class GtpEngine(Engine):
     """An engine as GTP's commands act on it.
 
-    rules_name: the game's ruleset where it was asked for by name, else empty. told, told_name: the rules that the
-    engine was started with or told by a command, which a file that names none is played by. games: the folder below
-    which files are read and written, None for any. opponent: the other side's name, where the controller gave it. log:
-    writes a line for a person."""
+    rules_name: the game's ruleset where it was asked for by name, else empty. default_rules, default_rules_name: those
+    that the engine was started with or told by a command, by which a file that names none is played. games: the folder
+    below which files are read and written, None for any. opponent: the other side's name, where the controller gave it.
+    log: writes a line for a person."""
 
     clock: Clock = field(default_factory=Clock)
     rules_name: str = ""
-    told: Rules = field(init=False)
-    told_name: str = field(init=False)
+    default_rules: Rules = field(init=False)
+    default_rules_name: str = field(init=False)
     games: Path | None = None
     opponent: str = ""
     log: Callable[[str], None] = lambda text: None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.told, self.told_name = self.game.rules, self.rules_name
+        self.default_rules, self.default_rules_name = self.game.rules, self.rules_name
 
     @property
     def size(self) -> int:
@@ -92,6 +94,36 @@ class GtpEngine(Engine):
             self.session.seed = int(rng.key(self.options.seed, self.game_number))
         self.own_colour = self.last_winrate = None
         self.clock.restart()
+
+    def choose_move(
+        self, player: Colour, *, cleanup: bool = False, timed: bool = True, after_step: Hook = lambda: None
+    ) -> int | None:
+        """Returns the action that `genmove` chooses within the clock, None to resign, and takes the time off the clock;
+        the game stays as it is. timed: whether the clock counts."""
+        started = self.now()
+        seconds = self.seconds_for(player) if timed else None
+        action = self.genmove(player, seconds, cleanup=cleanup, timed=timed, after_step=after_step).action
+        if timed:
+            self.clock.spend(player, self.now() - started)
+        return action
+
+    def seconds_for(self, player: Colour) -> float | None:
+        """Returns how long the engine may think about this move, None where only the simulations count."""
+        limits = (self.clock.seconds(player, moves_left(self.game)), self.options.most_seconds)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def move_text(self, action: int | None) -> str:
+        """Returns what `choose_move` returned as GTP has it: a vertex, `pass` or `resign`."""
+        return "resign" if action is None else coords.to_gtp(action, self.size)
+
+    @contextlib.contextmanager
+    def ended_by(self, reply: Reply) -> Iterator[Callable[[], bool]]:
+        """Lets any line end the search within; yields what says whether one has come."""
+        before, self.interrupted = self.interrupted, reply.interrupted
+        try:
+            yield reply.interrupted
+        finally:
+            self.interrupted = before
 
     def deviation(self) -> str:
         """Returns where zerogo falls short of the ruleset that was asked for by name, empty where it doesn't."""

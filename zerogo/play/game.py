@@ -17,7 +17,7 @@ from zerogo.cli import Setup, open_front_end
 from zerogo.errors import InputError, quote
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analyst import KINDS, Analysis
+from zerogo.players.analyst import PLAYER_HELP, Analysis
 from zerogo.players.engine import Engine, Options
 from zerogo.players.live import LiveGame
 from zerogo.players.status import as_points
@@ -356,7 +356,7 @@ def _make_bot(word: str, setup: Setup, game: LiveGame, arguments: argparse.Names
     if word == RandomPlayer.name:
         return Engine(word, game, options=options)
     if not word.startswith("mcts:") and not bounds.shipped(word).exists():
-        raise InputError(bounds.no_such_player(word, f"human, random, {KINDS}"))
+        raise InputError(bounds.no_such_player(word, f"human, random, {PLAYER_HELP}"))
     analyst = setup.analyst(word, arguments.simulations)
     require_size(analyst, game.size, "this game is on")
     return Engine.of_analyst(analyst, game, options)

@@ -23,18 +23,18 @@ from zerogo.search.tree import NULL_NODE, ROOT, Tree, mean_scores, nodes_at
 from zerogo.selfplay.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 from zerogo.system import bounds
 
-LEAVES = 8  # of a step, where one game has the device for itself
+MAX_LEAVES = 8  # of a step, where one game has the device for itself
 SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost strength where a move has few simulations
-MOST_OF_ROOT, MOST_OF_LEAF = 256, 8  # playouts of plain MCTS
+MAX_ROOT_PLAYOUTS, MAX_LEAF_PLAYOUTS = 256, 8  # playouts of plain MCTS
 OWNERSHIP_PLAYOUTS = 64
 QUICK_PLAYOUTS = 16
-MOST_SCORED = (
+MAX_SCORED_MOVES = (
     16  # candidates that are evaluated themselves for what the search does not tell; others are hardly visited
 )
-LONGEST_LINE = 24
-KINDS = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
+MAX_PV_LENGTH = 24
+PLAYER_HELP = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
 GUMBEL_UNTIL = 400  # simulations of a match up to which it is Gumbel; with PLAY PUCT was level with it at 64
-MOST_CONSIDERED = 16  # moves with which its halving starts, where the simulations allow two of each
+MAX_CONSIDERED = 16  # moves with which its halving starts, where the simulations allow two of each
 EVERY_SYMMETRY_FROM = 64  # simulations of a move from which its root is looked at from all eight sides
 PLAY = {  # KataGo's numbers of PUCT for play
     "c_puct": 1.0, "c_puct_log": 0.45, "c_puct_variance": 0.85, "fpu_reduction": 0.2,
@@ -117,7 +117,7 @@ class Analyst(SearchPlayer):
         return Search(search.evaluator, settings, game, search.root_evaluator, search.keeps_scores)
 
 
-def searchable(states: board.State) -> board.State:
+def without_second_pass(states: board.State) -> board.State:
     """Returns the positions as if at most one pass had been made, so that a search goes on after two, as KataGo's."""
     passes = torch.where(states.finished, 1, states.passes).to(torch.int8)
     return dataclasses.replace(states, passes=passes, finished=torch.zeros_like(states.finished))
@@ -140,12 +140,12 @@ def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torc
         return RandomPlayer()
     if external.is_external(spec):
         limits = settings.engine_seconds, settings.engine_processes, settings.engine_start_seconds
-        return external.ExternalPlayer(external.find(spec), *limits)
+        return external.ExternalPlayer(external.find_program(spec), *limits)
     if playouts := playouts_of(spec):
         search, simulations = _plain_search(playouts)
         return SearchPlayer(f"mcts:{playouts}", search, simulations)
     if not bounds.shipped(spec).exists():
-        raise InputError(bounds.no_such_player(spec, f"random, {KINDS}, and engines: {external.KINDS}"))
+        raise InputError(bounds.no_such_player(spec, f"random, {PLAYER_HELP}, and engines: {external.ENGINE_HELP}"))
     return make_player(load_newest(spec), settings, device, dtype)
 
 
@@ -159,16 +159,16 @@ def make_analyst(
 ) -> Analyst:
     """Returns the analyst that a word such as "mcts:200" or a checkpoint's path means, or that a checkpoint is.
 
-    simulations: of a move, by default those of the word or the settings. leaves: of a step, by default up to LEAVES as
-    the simulations bear it. Raises InputError for an unknown word (the random player does not analyse) and for a
+    simulations: of a move, by default those of the word or the settings. leaves: of a step, by default up to MAX_LEAVES
+    as the simulations bear it. Raises InputError for an unknown word (the random player does not analyse) and for a
     checkpoint that can't be loaded."""
     playouts = playouts_of(spec) if isinstance(spec, str) else None
     if playouts is not None:
         return analyst_of_playouts(playouts, device, leaves, simulations)
     if isinstance(spec, str) and not bounds.shipped(spec).exists():
-        raise InputError(bounds.no_such_player(spec, KINDS))
+        raise InputError(bounds.no_such_player(spec, PLAYER_HELP))
     number = simulations or settings.simulations
-    leaves = leaves or _fitting(number)
+    leaves = leaves or _fitting_leaves(number)
     checkpoint = load_newest(spec) if isinstance(spec, str) else spec
     changes = {"algorithm": "puct", "keep_tree": True, "leaves": leaves}
     search = _network_search(checkpoint, settings, device, dtype, number, keeps_scores=True, **changes)
@@ -184,7 +184,7 @@ def analyst_of_playouts(
     values are means of playouts, its ownership theirs."""
     search, fitting = _plain_search(playouts)
     simulations = simulations or fitting
-    changes = {"keep_tree": True, "leaves": leaves or _fitting(simulations)}
+    changes = {"keep_tree": True, "leaves": leaves or _fitting_leaves(simulations)}
     search = Search(search.evaluator, dataclasses.replace(PLAIN_MCTS, **changes), None, search.root_evaluator, True)
     evaluators = {"evaluator": PlayoutEvaluator(OWNERSHIP_PLAYOUTS), "quick": PlayoutEvaluator(QUICK_PLAYOUTS)}
     return Analyst(f"mcts:{playouts}", search, simulations, **evaluators, device=torch.device(device))
@@ -193,15 +193,15 @@ def analyst_of_playouts(
 def _plain_search(playouts: int) -> tuple[Search, int]:
     """Returns plain MCTS and how many simulations so many playouts are: a share of them tells the root which moves to
     look at, and each leaf gets several where there are enough."""
-    root = max(1, min(playouts // 4, MOST_OF_ROOT))
-    leaf = max(1, min(playouts // 32, MOST_OF_LEAF))
+    root = max(1, min(playouts // 4, MAX_ROOT_PLAYOUTS))
+    leaf = max(1, min(playouts // 32, MAX_LEAF_PLAYOUTS))
     search = Search(PlayoutEvaluator(leaf), PLAIN_MCTS, None, PlayoutEvaluator(root))
     return search, max(1, (playouts - root) // leaf)
 
 
-def _fitting(simulations: int) -> int:
+def _fitting_leaves(simulations: int) -> int:
     """Returns how many leaves a step may have where a move gets so many simulations."""
-    return min(LEAVES, max(1, simulations // SIMULATIONS_A_LEAF))
+    return min(MAX_LEAVES, max(1, simulations // SIMULATIONS_A_LEAF))
 
 
 def _network_search(
@@ -219,7 +219,7 @@ def _network_search(
     heads = search_heads(checkpoint.config.network.heads, settings.score_weight or keeps_scores)
     leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=heads)
     root_sees_all = settings.symmetry == "random" and simulations >= EVERY_SYMMETRY_FROM
-    changes |= PLAY | {"max_considered": max(2, min(MOST_CONSIDERED, simulations // 2))}
+    changes |= PLAY | {"max_considered": max(2, min(MAX_CONSIDERED, simulations // 2))}
     changes["score_weight"] = settings.score_weight if len(heads) > 2 else 0.0
     chosen = dataclasses.replace(checkpoint.config.search, **changes)
     root = leaf.with_symmetries("all") if root_sees_all else leaf
@@ -310,7 +310,7 @@ class Analysis:
     def ownership_stdev(self) -> np.ndarray:
         """How far the ownership spreads over the position and those after its evaluated moves, weighted by their
         visits: float32 [N, N], 0 to 1."""
-        seen = [move for move in self.candidates[:MOST_SCORED] if move.ownership is not None]
+        seen = [move for move in self.candidates[:MAX_SCORED_MOVES] if move.ownership is not None]
         boards = np.stack([self.ownership, *(move.ownership for move in seen)])
         weights = [1, *(move.visits for move in seen)]
         mean = np.average(boards, axis=0, weights=weights)
@@ -335,7 +335,7 @@ def read_analyses(
     scores = score.unsqueeze(1).expand(children.shape)
     if tree.score_sum is not None:
         score, scores = mean_scores(tree, first + ROOT, first)
-    ranked = visited(tree, game_index)
+    ranked = visited_moves(tree, game_index)
     if settings.lcb:
         best_moves = puct.best_moves(nodes, settings).tolist()
         ranked = [sorted(moves, key=lambda move: move != best) for moves, best in zip(ranked, best_moves, strict=True)]
@@ -374,11 +374,11 @@ def read_analyses(
 
 
 def moves_to_evaluate(
-    tree: Tree, game_index: Tensor, previews: list[Previews], limits: Sequence[int | None] = (MOST_SCORED,)
+    tree: Tree, game_index: Tensor, previews: list[Previews], limits: Sequence[int | None] = (MAX_SCORED_MOVES,)
 ) -> list[list[int]]:
     """Returns those of the best moves of each game's root that `evaluate_children` has not seen. limits: how many of
     the best, of each game; None for all visited ones."""
-    ranked = zip(visited(tree, game_index), previews, limits, strict=True)
+    ranked = zip(visited_moves(tree, game_index), previews, limits, strict=True)
     return [[action for action in actions[:limit] if action not in seen] for actions, seen, limit in ranked]
 
 
@@ -396,7 +396,7 @@ def evaluate_children(
         previews[game][action] = ownership
 
 
-def visited(tree: Tree, game_index: Tensor) -> list[list[int]]:
+def visited_moves(tree: Tree, game_index: Tensor) -> list[list[int]]:
     """Returns the visited moves of each game's root, best first: by visits, with the prior to tell equals apart."""
     visits = _children(tree, game_index, torch.full_like(game_index, ROOT))[1].cpu().numpy()
     merit = np.where(visits > 0, visits + 0.5 * tree.prior[game_index, ROOT].cpu().numpy(), 0.0)
@@ -423,7 +423,7 @@ def _principal_variations(
     times = tree.visits[game_index, node].tolist()
     lines = [[(action, int(number))] for (_, action), number in zip(pairs, times, strict=True)]
     row = list(range(len(lines)))  # the lines that go on, of which node and game_index tell
-    for _ in range(LONGEST_LINE - 1):
+    for _ in range(MAX_PV_LENGTH - 1):
         nodes, visits = _children(tree, game_index, node)
         best = torch.where(visits > 0, visits + 0.5 * tree.prior[game_index, node], 0.0).argmax(1, keepdim=True)
         number = visits.gather(1, best).squeeze(1)

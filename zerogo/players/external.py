@@ -57,7 +57,7 @@ HOW_TO_INSTALL = {
     "pachi": "; it is at https://github.com/pasky/pachi (Debian's package pachi is another program)",
     "katago": "; it is at https://github.com/lightvector/KataGo",
 }
-KINDS = "gnugo:LEVEL, pachi:PLAYOUTS, katago:VISITS (with :MODEL and :CONFIG where it needs them), gtp:COMMAND"
+ENGINE_HELP = "gnugo:LEVEL, pachi:PLAYOUTS, katago:VISITS (with :MODEL and :CONFIG where it needs them), gtp:COMMAND"
 PACHI_DATA = "patterns*", "book.dat", "joseki*", "*.prototxt"
 PACHI_LEAST = 500  # playouts; it refuses fewer
 GNUGO_SUPERKO = {"simple": "--simple-ko", "positional": "--positional-superko", "situational": "--situational-superko"}
@@ -329,13 +329,13 @@ def is_external(spec: str) -> bool:
     return spec.partition(":")[0] in MAKERS
 
 
-def find(spec: str) -> Program:
+def find_program(spec: str) -> Program:
     """Returns the engine that a word means. Raises InputError where there is no such program."""
     kind, _, rest = spec.partition(":")
     return MAKERS[kind](spec, rest)
 
 
-def locate(name: str) -> str:
+def locate_program(name: str) -> str:
     """Returns a program's path, as it is given or from PATH or the folders for games. Raises InputError."""
     if path := shutil.which(name) or shutil.which(name, path=os.pathsep.join(MORE_FOLDERS)):
         return path
@@ -355,7 +355,7 @@ def _number(spec: str, text: str, lowest: int, highest: int, what: str) -> int:
 
 def _gnugo(spec: str, rest: str) -> Program:
     """The referee counts what stands on the board, so GNU Go captures dead stones, and plays on to the end."""
-    level, path = _number(spec, rest, 0, 15, "a level"), locate("gnugo")
+    level, path = _number(spec, rest, 0, 15, "a level"), locate_program("gnugo")
 
     def _command(rules: Rules, seed: int) -> list[str]:
         scoring = "--chinese-rules" if rules.scoring == "area" else "--japanese-rules"
@@ -369,7 +369,7 @@ def _gnugo(spec: str, rest: str) -> Program:
 def _pachi(spec: str, rest: str) -> Program:
     """The referee counts what stands on the board, so Pachi takes every stone for alive when it passes. What it needs
     besides, such as patterns, may lie beside it."""
-    playouts, path = _number(spec, rest, PACHI_LEAST, 10**9 - 1, "playouts"), locate("pachi")
+    playouts, path = _number(spec, rest, PACHI_LEAST, 10**9 - 1, "playouts"), locate_program("pachi")
     folder = Path(path).resolve().parent
     has_data = "DATA_DIR" not in os.environ and any(True for kind in PACHI_DATA for _ in folder.glob(kind))
     start = ["env", f"DATA_DIR={folder}", path] if has_data else [path]
@@ -387,7 +387,7 @@ def _katago(spec: str, rest: str) -> Program:
     """KataGo finds its network and settings beside itself where they are not named."""
     visits, _, files = rest.partition(":")
     model, _, config = files.partition(":")
-    number, path = _number(spec, visits, 1, 10**9 - 1, "visits"), locate("katago")
+    number, path = _number(spec, visits, 1, 10**9 - 1, "visits"), locate_program("katago")
     for file in (model, config):
         if file and not Path(file).is_file():
             raise InputError(f"player {quote(spec)}: there is no file {file}")
@@ -396,21 +396,21 @@ def _katago(spec: str, rest: str) -> Program:
     return Program(f"katago:{number}", lambda rules, seed: [*start[:-1], f"{start[-1]},searchRandSeed={seed}"])
 
 
-def _any(spec: str, rest: str) -> Program:
+def _any_command(spec: str, rest: str) -> Program:
     try:
         words = shlex.split(rest)
     except ValueError as error:
         raise InputError(f"player {quote(spec)}: its command can't be read: {str(error).lower()}") from None
     if not words:
         raise InputError("player 'gtp:' lacks its command, such as gtp:'gnugo --mode gtp --level 5'")
-    words[0] = locate(words[0])
+    words[0] = locate_program(words[0])
     # It is called by its program, or by the script that an interpreter is to run.
     names = [Path(word).name for word in words if not word.startswith("-")] or ["engine"]
     name = next((name for name in names if not INTERPRETERS.fullmatch(name)), names[0])
     return Program(name.removesuffix(".py"), lambda rules, seed: words)
 
 
-MAKERS = {"gnugo": _gnugo, "pachi": _pachi, "katago": _katago, "gtp": _any}
+MAKERS = {"gnugo": _gnugo, "pachi": _pachi, "katago": _katago, "gtp": _any_command}
 
 
 class ExternalPlayer:

@@ -87,7 +87,7 @@ class LiveGame:
         moves, handicap = self.moves, self.handicap
         self._begin(GameState.from_stones(self.start, self.first, rules), handicap)
         for colour, action in moves:
-            self._states.append(_played_anyway(self.state, colour, action))
+            self._states.append(_play_anyway(self.state, colour, action))
         self.moves = moves
 
     def place_handicap(self, points: Iterable[int]) -> None:
@@ -187,7 +187,7 @@ class LiveGame:
         return game
 
 
-def _played_anyway(state: GameState, colour: Colour, action: int) -> GameState:
+def _play_anyway(state: GameState, colour: Colour, action: int) -> GameState:
     """Returns the state after a move that may be illegal under the present rules."""
     before, move = with_to_play(state, colour), Move.from_action(action, state.rules.size)
     if before.why_illegal(move) is None:

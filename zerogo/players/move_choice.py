@@ -33,7 +33,7 @@ SURE_VISITS = 8  # a move's value is taken from the search as it is if it was vi
 FEW_STONES = 0.25  # of the points have one: nobody ends a game so early
 UNDECIDED = 2 / 3  # mean ownership, of either side, below which much of the board is unsettled
 MOST_VALUED = 4  # moves against dead stones that are searched on their own before one move
-REMEMBERED = 16  # positions whose verdicts a `Judge` keeps
+MAX_VERDICTS = 16  # positions whose verdicts a `Judge` keeps
 
 ValueOf = Callable[[int], float]  # an action's value, -1 to 1 for the side to move, by a search of that move alone
 
@@ -130,7 +130,7 @@ class Judge:
             if self.limit.ran_out and not keeps:
                 return status
             self._known[key] = status
-            for old in list(self._known)[:-REMEMBERED]:
+            for old in list(self._known)[:-MAX_VERDICTS]:
                 del self._known[old]
         return self._known[key]
 

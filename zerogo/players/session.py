@@ -20,7 +20,7 @@ from zerogo.players.analyst import (
     evaluate_children,
     moves_to_evaluate,
     read_analyses,
-    searchable,
+    without_second_pass,
 )
 from zerogo.players.live import LiveGame
 from zerogo.search import Go, SearchState
@@ -29,7 +29,7 @@ from zerogo.search.tree import ROOT
 
 CAPACITY = 20_000
 NODES_A_SIMULATION = 4  # of the tree: half of it is for what is kept from the last move
-REMEMBERED = 12  # positions whose trees are kept for an undo
+MAX_KEPT_TREES = 12  # positions whose trees are kept for an undo
 
 # Of one game, for Black and for White: from how many plies behind the root on each of the A actions may be played.
 Restrictions = tuple[tuple[int, ...], tuple[int, ...]]
@@ -105,7 +105,7 @@ class AnalysisSession:
 
     def clear(self) -> None:
         """Forgets all trees."""
-        self._remembered: dict[_Key, SearchState] = {}
+        self._kept_trees: dict[_Key, SearchState] = {}
         self._key = self._state = self._evaluation = None
         self._previews: Previews = {}
 
@@ -122,17 +122,17 @@ class AnalysisSession:
         if key == self._key:
             return
         played = game.tensor(self.analyst.device, to_play)
-        state = searchable(played)
+        state = without_second_pass(played)
         state = state if restrictions is None else RestrictedState.of(state, [restrictions])
-        self._remember()
-        kept = self._remembered.pop(key, None)
+        self._keep_tree()
+        kept = self._kept_trees.pop(key, None)
         # Two passes end the game within the tree, so there is nothing to follow.
         if kept is not None or bool(played.finished) or not self._follow(key, state):
             self._search = self.analyst.search if restrictions is None else self.analyst.search_with(RestrictedGo)
             if kept is None:
                 self._search_state = self._search.init(state, self.capacity // 2)
             else:
-                self._search_state = self._enlarged(kept, state, self.capacity)
+                self._search_state = self._enlarge(kept, state, self.capacity)
         self._key, self._state, self._evaluation, self._previews = key, state, None, {}
         self._search_state.states = state
         self._begin()
@@ -210,7 +210,7 @@ class AnalysisSession:
         tree = self._search_state.tree
         if bool(tree.terminal[0, ROOT]) or 2 * tree.num_nodes * tree.bytes_per_node > self.most_bytes:
             return False
-        self._search_state = self._enlarged(self._search_state, self._state, 2 * tree.num_nodes)
+        self._search_state = self._enlarge(self._search_state, self._state, 2 * tree.num_nodes)
         return self._begin()
 
     def _follow(self, key: _Key, state: State) -> bool:
@@ -229,20 +229,20 @@ class AnalysisSession:
             self._search.advance(self._search_state, self._game_index, actions, state)
         return True
 
-    def _remember(self) -> None:
+    def _keep_tree(self) -> None:
         """Keeps the tree of the present position, in no more memory than it needs."""
         if self._key is None or int(self._search_state.done) + int(self._search_state.kept_visits.sum()) == 0:
             return
         tree, deepest = self._search_state.tree, self._search_state.deepest.clone()
-        self._remembered.pop(self._key, None)
+        self._kept_trees.pop(self._key, None)
         nodes = ROOT + int(tree.size)
         small = tree.map(lambda tensor: (tensor if tensor.dim() == 1 else tensor[:, :nodes]).clone())
-        self._remembered[self._key] = dataclasses.replace(self._search_state, tree=small, deepest=deepest)
-        limit = max(self.most_bytes, REMEMBERED * self.capacity * small.bytes_per_node)  # grown trees are few
-        while len(self._remembered) > REMEMBERED or sum(map(_bytes, self._remembered.values())) > limit:
-            self._remembered.pop(next(iter(self._remembered)))
+        self._kept_trees[self._key] = dataclasses.replace(self._search_state, tree=small, deepest=deepest)
+        limit = max(self.most_bytes, MAX_KEPT_TREES * self.capacity * small.bytes_per_node)  # grown trees are few
+        while len(self._kept_trees) > MAX_KEPT_TREES or sum(map(_bytes, self._kept_trees.values())) > limit:
+            self._kept_trees.pop(next(iter(self._kept_trees)))
 
-    def _enlarged(self, kept: SearchState, state: State, nodes: int) -> SearchState:
+    def _enlarge(self, kept: SearchState, state: State, nodes: int) -> SearchState:
         """Returns a tree with room for so many nodes, or for all that it has."""
         search_state = self._search.init(state, max(nodes, kept.tree.num_nodes) // 2)
         for small, large in zip(kept.tree.tensors(), search_state.tree.tensors(), strict=True):

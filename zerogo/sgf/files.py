@@ -44,7 +44,7 @@ DEFAULT_SIZE = 19
 DEFAULT_RULES = "chinese"
 GAMES = {2: "Othello", 3: "chess", 4: "Gomoku", 5: "Nine Men's Morris", 6: "Backgammon", 7: "Chinese chess", 8: "Shogi"}
 # Root properties that a record holds elsewhere, or that say nothing about the game once it is read.
-_TAKEN = {
+_READ_ELSEWHERE = {
     *("FF", "GM", "CA", "AP", "SZ", "KM", "RU", "HA", "PL", "AB", "AW", "AE", "B", "W"),
     *("PB", "PW", "RE", "DT", "EV", "RO", "C", "SBKV", "SBKS", RULES),
 }
@@ -81,7 +81,7 @@ _STATEFUL = ("iso2022", "hz", "utf-7", "utf-16", "utf-32")  # texts in these may
 _NO_ENCODINGS = ("idna", "punycode", "unicode-escape", "unicode_escape", "raw-unicode-escape", "raw_unicode_escape")
 _CHARSET = re.compile(rb"CA\s*\[\s*([\w.:+-]{1,40})\s*\]")
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
-_JUDGED = 4000  # characters by which a guess is judged
+_MAX_JUDGED = 4000  # characters by which a guess is judged
 # How old files name properties in full; in GaMe, SiZe and AddBlack the capitals are the name, which sgfmill reads.
 _LONG_NAMES = {
     "game": "GM", "size": "SZ", "boardsize": "SZ", "komi": "KM", "rules": "RU", "handicap": "HA", "result": "RE",
@@ -234,7 +234,7 @@ def _record(line: list[Node], where: str, default: Rules | None = None) -> GameR
     komi = _komi(root, where, reader.notes, default.komi if default else 0.0)
     rules, has_rules = _rules(root, reader.size, komi, reader.notes, default)
     first, handicap, setup = _start(reader, root)
-    remarks = [_shortened(column) for column in zip(*reader.remarks, strict=True)] or [[], [], [], []]
+    remarks = [_without_last_nones(column) for column in zip(*reader.remarks, strict=True)] or [[], [], [], []]
     names = {"black": "PB", "white": "PW", "result": "RE", "event": "EV", "round": "RO"}
     texts = {name: simple_text(root, key) for name, key in names.items() if simple_text(root, key)}
     record = GameRecord(
@@ -333,7 +333,7 @@ def _start(reader: _LineReader, root: Node) -> tuple[str, list[int], list[list[i
 
 def _other_properties(root: Node) -> dict[str, str]:
     """Returns the texts of the root's other properties, such as GN, TM, OT or BR, without lists of marks."""
-    single = [name for name, values in root.items() if name and name not in _TAKEN and len(values) == 1]
+    single = [name for name, values in root.items() if name and name not in _READ_ELSEWHERE and len(values) == 1]
     return {name: text for name in single if (text := full_text(root, name))}
 
 
@@ -342,7 +342,7 @@ def _number(text: str) -> float | None:
     return float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else None
 
 
-def _shortened(values: tuple) -> list:
+def _without_last_nones(values: tuple) -> list:
     """Returns the values without the Nones at their end."""
     end = max((place + 1 for place, value in enumerate(values) if value is not None), default=0)
     return list(values[:end])
@@ -364,13 +364,13 @@ def load(path: str | os.PathLike) -> bytes:
 def decode(data: bytes) -> str:
     """Returns the text of a file: by its first bytes, UTF-8 if it is that, by CA, else by guessing. Never fails."""
     for start, name in STARTS:
-        if data.startswith(start) and (text := _decoded(data, name)) is not None:
+        if data.startswith(start) and (text := _try_decode(data, name)) is not None:
             return text
-    declared = _declared(data)
-    as_declared = None if declared is None else _decoded(data, declared)
+    declared = _declared_encoding(data)
+    as_declared = None if declared is None else _try_decode(data, declared)
     if as_declared is not None and declared.startswith(_STATEFUL):
         return as_declared
-    as_utf8 = _decoded(data, "utf-8")
+    as_utf8 = _try_decode(data, "utf-8")
     # Chinese, Japanese and Korean take three bytes in UTF-8. Where there are only two-byte characters, a few characters
     # of GBK may look like UTF-8 by chance, so what the file says of itself counts more.
     if as_utf8 is not None and (
@@ -381,15 +381,15 @@ def decode(data: bytes) -> str:
         return as_declared
     mended = data.decode("utf-8", "replace")
     bad = mended.count("\ufffd")
-    good = sum(1 for _ in islice(_FOREIGN.finditer(mended), bad + _JUDGED)) - bad
+    good = sum(1 for _ in islice(_FOREIGN.finditer(mended), bad + _MAX_JUDGED)) - bad
     if bad <= (good if declared == "utf-8" else good // 4):  # UTF-8 that was cut, or damaged here and there
         return mended
-    shares = {name: _share_of_common(_decoded(data, name), name) for name in ASIAN}
+    shares = {name: _share_of_common(_try_decode(data, name), name) for name in ASIAN}
     likeliest = max(shares, key=shares.get)
-    return data.decode(likeliest) if shares[likeliest] > 0.5 else _decoded(data, "cp1252") or data.decode("latin-1")
+    return data.decode(likeliest) if shares[likeliest] > 0.5 else _try_decode(data, "cp1252") or data.decode("latin-1")
 
 
-def _declared(data: bytes) -> str | None:
+def _declared_encoding(data: bytes) -> str | None:
     """Returns the encoding that CA names, None where it names none that exists."""
     match = _CHARSET.search(data[:20_000])
     if match is None:
@@ -402,7 +402,7 @@ def _declared(data: bytes) -> str | None:
     return None if name in _NO_ENCODINGS else SUPERSETS.get(name, name)
 
 
-def _decoded(data: bytes, name: str) -> str | None:
+def _try_decode(data: bytes, name: str) -> str | None:
     """Returns the text, None where the bytes are not of that encoding."""
     try:
         return data.decode(name)
@@ -414,7 +414,7 @@ def _share_of_common(text: str | None, name: str) -> float:
     """Returns the share of the characters beyond ASCII that are in an encoding's set of common ones; -1 for no text."""
     if text is None:
         return -1.0
-    codes = [match[0].encode(name) for match in islice(_FOREIGN.finditer(text), _JUDGED)]
+    codes = [match[0].encode(name) for match in islice(_FOREIGN.finditer(text), _MAX_JUDGED)]
     is_common = [len(code) == 2 and any(first <= code[0] <= last for first, last in _COMMON[name]) for code in codes]
     # Common Hangul have the bytes of common Chinese characters, of which there are twice as many: hardly all of several
     # characters would be Hangul by chance.
@@ -444,7 +444,9 @@ def parse(source: str | bytes, where: str) -> Coarse_game_tree:
 
 def _is_plain(data: bytes) -> bool:
     """Whether these are ASCII bytes that mean ASCII in the encoding that the file has."""
-    may_switch = (_declared(data) or "").startswith(_STATEFUL) or data.startswith(tuple(start for start, _ in STARTS))
+    may_switch = (_declared_encoding(data) or "").startswith(_STATEFUL) or data.startswith(
+        tuple(start for start, _ in STARTS)
+    )
     return data.isascii() and not may_switch
 
 
@@ -496,7 +498,7 @@ def all_lines(tree: Coarse_game_tree, where: str) -> Iterator[list[Node]]:
 
 def full_text(node: Node, name: str) -> str:
     """Returns a property's text with its lines, empty where the node lacks it."""
-    return _unescaped(node[name][0], b"\n") if name in node else ""
+    return _unescape(node[name][0], b"\n") if name in node else ""
 
 
 def simple_text(node: Node, name: str) -> str:
@@ -506,10 +508,10 @@ def simple_text(node: Node, name: str) -> str:
 
 def simple_value(raw: bytes) -> str:
     """Returns a raw value as one line of text without spaces around it."""
-    return _unescaped(raw, b" ").strip()
+    return _unescape(raw, b" ").strip()
 
 
-def _unescaped(raw: bytes, newline: bytes) -> str:
+def _unescape(raw: bytes, newline: bytes) -> str:
     """Returns a raw value's text as FF[4] defines it, with its line breaks as `newline`.
 
     It does what sgfmill's `text_value` does without an object for each piece: a comment of 10 MB that is all escapes

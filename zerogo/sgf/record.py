@@ -125,7 +125,7 @@ def replay(record: GameRecord, num_moves: int | None = None) -> tuple[list[GameS
         state = before.play(move)
         if number + 1 in edits:
             try:
-                state = _edited(state, edits[number + 1])
+                state = _apply_edit(state, edits[number + 1])
             except InputError as error:
                 return states, f"the stones set up after move {number + 1} make an impossible position: {error}"
         states.append(state)
@@ -204,7 +204,7 @@ def with_to_play(state: GameState, player: Colour) -> GameState:
     return replace(replace(state, passes=0).play(Move.pass_turn()), passes=0)
 
 
-def _edited(state: GameState, edit: Edit) -> GameState:
+def _apply_edit(state: GameState, edit: Edit) -> GameState:
     """Returns the position with an edit's stones, without history. Raises InputError for a string without liberties."""
     rows = state.stones()
     for point, colour in edit.stones.items():

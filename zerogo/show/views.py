@@ -20,7 +20,7 @@ from zerogo.evaluator import SYMMETRIES, Evaluation, Evaluator
 from zerogo.features import Encoder, make_encoder
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analyst import KINDS, Analysis, Analyst
+from zerogo.players.analyst import PLAYER_HELP, Analysis, Analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession
 from zerogo.rules import Rules, coords
@@ -57,7 +57,7 @@ def make_models(arguments: argparse.Namespace) -> Models:
     checkpoint, symmetries, simulations = arguments.checkpoint, arguments.symmetries, arguments.simulations
     is_network = checkpoint is not None and playouts_of(checkpoint) is None
     if is_network and not bounds.shipped(checkpoint).exists():
-        raise InputError(f"--checkpoint: {bounds.no_such_player(checkpoint, KINDS)}")
+        raise InputError(f"--checkpoint: {bounds.no_such_player(checkpoint, PLAYER_HELP)}")
     if symmetries is not None and symmetries not in SYMMETRIES:
         raise InputError(f"--symmetries is {quote(symmetries)}; allowed are {', '.join(SYMMETRIES)}")
     if simulations is not None and not 1 <= simulations <= MOST_PLAYOUTS:
