@@ -16,9 +16,9 @@ from matches import some_result
 from zerogo import checkpoint, kernels
 from zerogo.arena import pool
 from zerogo.errors import InputError
-from zerogo.pipeline import Matches, background_matches, measures, rating, run
-from zerogo.pipeline.background_matches import BackgroundMatches
-from zerogo.pipeline.rating import measure
+from zerogo.pipeline import Matches, run
+from zerogo.pipeline import matches as of_runs
+from zerogo.pipeline.matches import BackgroundMatches, measure
 from zerogo.selfplay.playout import RandomPlayer
 from zerogo.system.telemetry import Telemetry
 
@@ -87,18 +87,18 @@ def test_a_gate_has_the_player_met_and_goes_by_that_match(saved: Path, tmp_path:
     assert met[:2] == ("renamed@9", "tiny@7") and line.endswith(
         " % of the points against tiny@7, which plays self-play"
     )
-    assert numbers == {rating.OF_GATE: met.points / 4}
+    assert numbers == {of_runs.OF_GATE: met.points / 4}
     (tmp_path / pool.FILE).unlink()
     saved.unlink()
     (found,) = measure(matches("evaluation.opponents=[]"), newest, path)
     assert found[0].startswith("  warning: no match against renamed@7: ") and found[1] == {}
     cases = {(0.55, 0.55): [7, 9], (0.55, 0.54): [7], (0.0, 0.9): [7]}
     for (least, rate), players in cases.items():
-        assert rating.apply_gate([7], 9, {rating.OF_GATE: rate}, least, str) == players
-    assert rating.apply_gate([7], 9, {}, 0.5, (said := []).append) == [7, 9] and said == [
+        assert of_runs.apply_gate([7], 9, {of_runs.OF_GATE: rate}, least, str) == players
+    assert of_runs.apply_gate([7], 9, {}, 0.5, (said := []).append) == [7, 9] and said == [
         "step 9 plays self-play from now on"
     ]
-    assert rating.apply_gate([7], 9, None, 0.5, str) == rating.apply_gate([7], 7, {}, 0.5, str) == [7]
+    assert of_runs.apply_gate([7], 9, None, 0.5, str) == of_runs.apply_gate([7], 7, {}, 0.5, str) == [7]
 
 
 class Telling(Matches):
@@ -119,14 +119,14 @@ def test_their_process_is_set_up_as_the_run_is(tmp_path: Path) -> None:
 
 def test_on_a_gpu_they_play_few_games_at_once(monkeypatch) -> None:
     on_gpu, name, asked = matches("evaluation.games=2"), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", []
-    monkeypatch.setattr(background_matches.os, "nice", asked.append)
-    monkeypatch.setattr(measures, "play_match", lambda *match: asked.append(match[2].at_once))
+    monkeypatch.setattr(of_runs.os, "nice", asked.append)
+    monkeypatch.setattr(of_runs, "play_match", lambda *match: asked.append(match[2].at_once))
     monkeypatch.setenv(name, "")
     monkeypatch.delenv(name)
-    background_matches._yield_to_run(on_gpu)
+    of_runs._yield_to_run(on_gpu)
     assert name not in os.environ
     on_gpu.device = torch.device("cuda")
-    background_matches._yield_to_run(on_gpu)
+    of_runs._yield_to_run(on_gpu)
     on_gpu.device = tiny.CPU
     on_gpu._match(RandomPlayer(), "random", 3, 2)
     assert asked == [10, 10, 32] and os.environ[name] == "25"

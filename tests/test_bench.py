@@ -86,7 +86,6 @@ def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
     monkeypatch.setattr("zerogo.system.runtime.record", lambda work, device: work)
     work = lambda: torch.zeros(1) + 1  # noqa: E731
     assert captured(work, device) is work
-    assert captured(lambda: torch.zeros(1).nonzero(), device) is None
 
     def refused(work, device) -> None:
         raise RuntimeError("capture failed")

@@ -151,13 +151,10 @@ def test_overrides(tmp_path: Path) -> None:
     ("override", "words"),
     [
         ("search.cpuct=1", ["search.cpuct", "did you mean search.c_puct?"]),
-        ("serach.c_puct=1", ["did you mean search.c_puct?"]),
         ("selfplay.c_puct=1", ["did you mean search.c_puct?"]),
         ("nothing.of_the_sort=1", ["unknown section nothing", "run, game, features"]),
         ("search.c_puct=fast", ["'fast'", "a number from 0 to 100"]),
         ("search.c_puct=.nan", ["nan", "a number from 0 to 100"]),
-        ("search.c_puct=[1", ["a number from 0 to 100"]),
-        ("selfplay.full_simulations=0", ["selfplay.full_simulations is 0", "a whole number from 1 to"]),
         ("selfplay.full_simulations=1.5", ["1.5", "a whole number"]),
         ("selfplay.full_simulations=true", ["True", "a whole number"]),
         ("game.size=26", ["26", "from 1 to 25"]),
@@ -165,21 +162,16 @@ def test_overrides(tmp_path: Path) -> None:
         ("game.superko=ing", ["simple, positional, situational"]),
         ("game.komi_low=20", ["game.komi_low is 20", "at most game.komi_high, which is 14"]),
         ("game.sizes=[[7, 1]]", ["[[7, 1]]", "a list of [size, share, komi]"]),
-        ("game.sizes=[[26, 1, 7]]", ["different sizes from 1 to 25"]),
         ("game.sizes=[[9, 1, 7], [9, 2, 7]]", ["different sizes from 1 to 25"]),
         ("game.sizes=[[9, 0, 7]]", ["shares above 0"]),
         ("game.superko_shares={ing: 1}", ["'ing'", "simple, positional, situational"]),
         ("game.superko_shares={simple: 0}", ["no share above 0"]),
-        ("game.suicide_share=1.5", ["a number from 0 to 1"]),
         ("network.heads={policy: 1}", ["lacks value"]),
         ("network.heads={policy: 1, value: high}", ["a mapping of names to numbers"]),
         ("network.blocks.depth=2", ["network.blocks.depth"]),
-        ("training.schedule=[[0.5, 1.0]]", ["[progress, factor] pairs"]),
         ("training.schedule=[[0, 1], [0, 2]]", ["[progress, factor] pairs"]),
         ("training.schedule=[]", ["[progress, factor] pairs"]),
-        ("selfplay.simulations_schedule=8", ["[] or a list of [progress, simulations] pairs"]),
         ("selfplay.simulations_schedule=[[0, 8.5]]", ["[[0, 8.5]]", "whole numbers of simulations from 1"]),
-        ("selfplay.simulations_schedule=[[0, 0]]", ["from 1 to 100000"]),
         ("selfplay.simulations_schedule=[[0.2, 8]]", ["progress rising from 0"]),
         ("training.learning_rate=0", ["a number above 0"]),
         ("evaluation.opponents=random", ["a list of texts"]),
@@ -283,14 +275,9 @@ def test_another_size_takes_its_own_komi(overrides: list[str], rules: Rules) -> 
     assert config.from_dict({"game": entries | {"komi": 4}}).game.komi == 4.0
 
 
-def test_sections_check_themselves_and_overrides_of_a_config_at_hand() -> None:
-    settings = config.with_overrides(Config(), ["game.size=5"])
-    assert settings.game.size == 5 and Config().game.size == 9
-    with pytest.raises(InputError, match="override 'game.size=0': game.size is 0"):
-        config.with_overrides(settings, ["game.size=0"])
+def test_sections_check_themselves() -> None:
     with pytest.raises(InputError, match="network.blocks is 0"):
         NetworkConfig(blocks=0)
-    assert NetworkConfig(heads={"policy": 1, "value": 1}).heads == {"policy": 1.0, "value": 1.0}
     game = GameConfig(size=5, komi=24.5, random_komi_share=0.5, komi_low=20, komi_high=24)
     assert game.drawn_komi() == (20.0, 20.5, 21.0, 21.5, 22.0, 22.5, 23.0, 23.5, 24.0)
     assert (game.plies(), GameConfig(move_cap=7).plies(), game.rules(20.5).komi) == (50, 7, 20.5)

@@ -28,7 +28,7 @@ from zerogo import arena, commands, tuning
 from zerogo.arena import pool
 from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import limits, snapshots
-from zerogo.pipeline.measures import Matches
+from zerogo.pipeline.matches import Matches
 from zerogo.system import cgroups, distributed, runtime
 from zerogo.tuning import trials
 

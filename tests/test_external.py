@@ -22,7 +22,7 @@ from zerogo.arena import MatchSettings, play_match
 from zerogo.arena.result import FORFEIT, RESIGNED
 from zerogo.config import Config
 from zerogo.errors import InputError
-from zerogo.pipeline.measures import Matches
+from zerogo.pipeline.matches import Matches
 from zerogo.players import external
 from zerogo.players.analyst import make_player
 from zerogo.players.external import EngineFault, ExternalPlayer, find_program

@@ -1,7 +1,6 @@
 """A run that learns 3x3, 4x4 and 5x5 together: what it leaves behind, how it goes on, and who may play what came of
 it."""
 
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -45,13 +44,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(tmp_path_factory.mktemp("finished"), *matches, "evaluation.earlier_opponents=1")
 
 
-@pytest.fixture
-def copied(finished: Path, tmp_path: Path) -> Path:
-    """The folder of all runs, with a copy of that run to go on with."""
-    shutil.copytree(finished, tmp_path / "tiny")
-    return tmp_path
-
-
 def test_samples_and_games_of_all_boards(finished: Path) -> None:
     samples, found = tiny.all_samples(finished), checkpoint.newest(finished)
     config = found.config
@@ -83,17 +75,6 @@ def test_charts_tell_the_boards_apart(finished: Path) -> None:
     events.Reload()
     pictures = {"selfplay/final_boards", *(f"network/first_move_{size}x{size}" for size in SIZES)}
     assert pictures <= set(events.Tags()["images"])
-
-
-def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
-    before, old = checkpoint.newest(copied / "tiny"), tiny.all_samples(copied / "tiny")
-    folder = run(copied, "pipeline.iterations=3", "game.sizes=[[5, 3, 24.5], [4, 1, 1.5], [3, 1, 8.5]]", resume=True)
-    after, samples = checkpoint.newest(folder), tiny.all_samples(folder)
-    assert (before.counters["iterations"], after.counters["iterations"]) == (2, 3) and after.step > before.step
-    for name, tensor in vars(old).items():
-        assert torch.equal(getattr(samples, name)[: len(old)], tensor), name
-    assert int(samples.game[len(old) :].min()) > int(old.game.max()) and (samples.size[len(old) :] == 5).any()
-    assert after.sizes == before.sizes
 
 
 def test_analysts_players_and_clients(finished: Path) -> None:

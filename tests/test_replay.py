@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import threading
 
 import numpy as np
 import pytest
@@ -69,7 +68,7 @@ LAW = {  # exponent to pairs of samples so far and window, as published
 
 def reopened(directory, state, settings=SETTINGS) -> Replay:
     """A buffer as its snapshot was."""
-    return Replay(settings, 5, directory, resume=True, state=state)
+    return Replay(settings, 5, directory, state=state)
 
 
 @pytest.mark.parametrize("exponent", LAW)
@@ -203,7 +202,7 @@ def test_resume_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
     whole, first = filled(None, 100), filled(tmp_path, 100)
     whole.take(50), first.take(50)
     first.flush()
-    second = Replay(SETTINGS, 5, tmp_path, seed=99, resume=True, state=first.state_dict())
+    second = Replay(SETTINGS, 5, tmp_path, seed=99, state=first.state_dict())
     assert second.credit == whole.credit and second.total == 100 and second.last_game == 24
     for buffer in (whole, second):
         buffer.add(make_samples(100, 30))
@@ -236,24 +235,6 @@ def test_what_was_finished_after_a_commit_comes_again(tmp_path):
 
 def names_in(directory) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
-
-
-def test_shards_are_written_while_others_work(tmp_path, monkeypatch):
-    """A kill while a shard is still being written costs nothing that a snapshot holds."""
-    buffer = filled(tmp_path, 40, KEEPING)
-    buffer.flush()
-    state, goes_on, in_snapshot = buffer.state_dict(), threading.Event(), names_in(tmp_path)
-    write = replay.shards.save_shard
-    monkeypatch.setattr(replay.shards, "save_shard", lambda *given: goes_on.wait() and write(*given))
-    for first in range(40, 140, 20):
-        buffer.add(make_samples(first, 20))
-    assert names_in(tmp_path) == in_snapshot and buffer.total == 140
-    resumed = reopened(tmp_path, state, KEEPING)
-    assert numbers(resumed) == list(range(40)) and resumed.total == 40
-    goes_on.set()
-    buffer.flush()
-    assert numbers(reopened(tmp_path, buffer.state_dict(), KEEPING)) == list(range(140))
-    assert names_in(tmp_path) == [f"shard-{first:012d}-32.npz" for first in range(0, 128, 32)]
 
 
 def test_what_kept_a_shard_from_the_disk_is_raised_and_nothing_follows_it(tmp_path, monkeypatch):
@@ -351,31 +332,9 @@ def test_policies_that_were_found_anew_survive(tmp_path):
     assert "policies" not in again.state_dict()
 
 
-def test_a_directory_in_use_another_size_and_missing_files_are_refused(tmp_path):
+def test_another_size_and_missing_files_are_refused(tmp_path):
     filled(tmp_path, 64)
-    with pytest.raises(InputError, match="already holds replay shards; resume that run or choose an empty directory"):
-        Replay(SETTINGS, 5, tmp_path)
     with pytest.raises(InputError, match="side 5; this run's have side 7"):
-        Replay(SETTINGS, 7, tmp_path, resume=True)
+        Replay(SETTINGS, 7, tmp_path)
     with pytest.raises(InputError, match="does not exist"):
         load_shard(tmp_path / "shard-000000000999-1.npz")
-
-
-@pytest.mark.parametrize("lacking", [("short_values",), ("short_values", "reply")])
-def test_older_files_lack_replies_and_short_values(tmp_path, lacking):
-    samples = make_samples(0, 40)
-    path = replay.shard_path(tmp_path, 0, 40)
-    save_shard(path, samples)
-    with np.load(path) as archive:
-        np.savez(path, **{name: archive[name] for name in archive.files if name not in lacking})
-    loaded = load_shard(path)
-    assert loaded.short_values.isnan().all() and torch.equal(loaded.policy, samples.policy)
-    assert (loaded.reply == (-1 if "reply" in lacking else samples.reply)).all()
-    buffer = Replay(KEEPING, 5, tmp_path, resume=True)
-    buffer.add(make_samples(40, 40))
-    buffer.credit = 100
-    batch = buffer.take(100)  # of old and new samples together
-    is_new = batch.samples.root_value >= 40
-    assert (
-        torch.equal(batch.samples.short_values.isnan(), ~is_new.unsqueeze(1).expand(-1, 3)) and 0 < is_new.sum() < 100
-    )

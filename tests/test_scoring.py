@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from host_reads import HostReads
 from implementations import HAS_CUDA, NUMBA, ONLY_TRITON, device_of, module, on
 from sgfmill import boards
 from slow_scoring import parts, slow_area, slow_benson
@@ -12,7 +13,6 @@ from slow_scoring import parts, slow_area, slow_benson
 from zerogo import kernels, scoring
 from zerogo.board import flood
 from zerogo.rules import Rules, RulesBatch
-from zerogo.system.runtime import HostReads
 
 
 def stones_of(*diagrams: str) -> torch.Tensor:
@@ -178,7 +178,7 @@ def test_looks_spare_work_between_moves(use):
     def looks(work, *arguments) -> list[str]:
         with HostReads() as reads:
             work(*arguments)
-        return reads.found
+        return reads.names
 
     assert looks(scoring.all_pass_alive, going_on) == ["nonzero"]
     assert 2 <= len(looks(scoring.all_pass_alive, over)) <= 4

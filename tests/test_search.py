@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import searches
 import torch
+from host_reads import HostReads
 from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums, random_games, several
 from torch import Tensor
 
@@ -22,7 +23,6 @@ from zerogo.rules import Rules
 from zerogo.search import Search, SearchState, tempered
 from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import NULL_NODE, ROOT
-from zerogo.system.runtime import HostReads
 
 
 @BOTH
@@ -151,7 +151,7 @@ def test_without_reads_the_same_is_found(settings: SearchConfig, leaves: int, ru
     use("blind")
     assert not flood.host_read_is_free(state.black)
     bounded, other = two_searches(lambda: reads)
-    assert not reads.found
+    assert not reads.names
     for one, two in zip(reading, bounded, strict=True):
         assert torch.allclose(one.to(torch.float32), two.to(torch.float32), atol=1e-6)
     searches.same_searches(search_state, other)

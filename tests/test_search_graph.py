@@ -176,21 +176,6 @@ def test_a_broken_capture_leaves_the_stream_as_it_was(monkeypatch: pytest.Monkey
     assert made.streams[0] == [device] and made.streams[0] is made.streams[1]
 
 
-def test_a_step_that_reads_is_not_captured(captured: list) -> None:
-    class Reads(TableEvaluator):
-        def __call__(self, state: board.State, legal: torch.Tensor, key: torch.Tensor) -> SimpleNamespace:
-            assert bool(legal.any())
-            return super().__call__(state, legal, key)
-
-    state = start()
-    expected = Search(TableEvaluator(), dataclasses.replace(PUCT, cuda_graph=False)).run(state, 8, seed=1)
-    words = r"without a CUDA graph, as a step waits for the host \(_local_scalar_dense"
-    with pytest.warns(UserWarning, match=words) as said:
-        found = Search(Reads(), PUCT).run(state, 8, seed=1)
-    assert len(said) == 1
-    assert not captured and torch.equal(expected.visits, found.visits) and found.tree.graph.refuses
-
-
 def test_a_step_that_cannot_be_captured_is_made_all_the_same(captured: list, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
         raise RuntimeError("operation not permitted when stream is capturing")

@@ -263,12 +263,10 @@ def test_resumed_training_is_the_same_bit_for_bit(tmp_path) -> None:
         assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
-def test_heads_and_formats_that_are_not_known() -> None:
+def test_heads_that_are_not_known() -> None:
     assert set(HEADS) <= set(LOSSES)
     trainer = make_trainer()
     with pytest.raises(InputError, match="'ladder'"):
         Trainer(trainer.network, ENCODER, SETTINGS, {"ladder": 1.0}, "cpu", torch.float32)
-    with pytest.raises(InputError, match="format is 0"):
-        trainer.load_state_dict({"format": 0})
     fewer = make_trainer(heads={"policy": 1.0, "value": 1.0})
     assert "ownership_loss" not in fewer.step(make_batch())

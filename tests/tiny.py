@@ -18,8 +18,8 @@ from zerogo.checkpoint import Checkpoint, fresh_network
 from zerogo.config import Config, with_overrides
 from zerogo.evaluator import Evaluation
 from zerogo.network import Network
-from zerogo.pipeline import rating, snapshots, train
-from zerogo.pipeline.background_matches import BackgroundMatches, Played
+from zerogo.pipeline import snapshots, train
+from zerogo.pipeline.matches import OF_GATE, BackgroundMatches, Played
 from zerogo.replay import Samples
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.selfplay import SelfPlay
@@ -107,7 +107,7 @@ def decide_matches(rates: Sequence[float], patch: Callable[[object, str, object]
 
     def take(self: BackgroundMatches) -> Played:
         counters = checkpoint.load(self.path).counters
-        return Played([], {rating.OF_GATE: rates[counters["iterations"] - 1]} if counters["players"] else {})
+        return Played([], {OF_GATE: rates[counters["iterations"] - 1]} if counters["players"] else {})
 
     patch(BackgroundMatches, "start", start)
     patch(BackgroundMatches, "_take", take)

@@ -44,7 +44,8 @@ class Checkpoint:
     step: training steps so far. weights, averaged_weights: the network's state by parameter name (the averaged ones
     play, with batch-norm statistics of their own). trainer: optimiser, schedule position, whatever the trainer asks to
     get back, nothing in a network alone. generators: state of each torch.Generator, uint8. counters: games, samples,
-    seconds and other running totals. run: in a snapshot what else a run goes on with, games in flight above all.
+    seconds and other running totals. run: logs, the length of each log file; in a
+    snapshot what else a run goes on with, games in flight above all.
     revision: of the code that wrote it. time: when, in UTC. source: the file it was read from, for messages; not saved.
     All values are tensors, numbers, texts, or lists and dictionaries of these."""
 
@@ -303,17 +304,13 @@ def load_newest(path: str | Path) -> Checkpoint:
     return checkpoint
 
 
-def prune(
-    run_directory: str | Path, keep: int, newest: Path | None = None, needed: Collection[Path] = ()
-) -> list[Path]:
-    """Removes all but the `keep` newest checkpoints of a run (0 keeps all) and returns those removed.
+def prune(run_directory: str | Path, keep: int, newest: Path, needed: Collection[Path] = ()) -> None:
+    """Removes all but the `keep` newest checkpoints of a run; 0 keeps all.
 
     newest: the one just written, which counts as the newest. What lies beyond it could not be loaded (or the run would
     have gone on from there): it takes no whole one's place, and stays to be looked at. needed: are kept, too."""
     files = paths(run_directory)
-    if newest is not None:
-        files = files[: files.index(newest) + 1]
-    removed = [path for path in files[:-keep] if path not in needed] if keep else []
-    for path in removed:
-        path.unlink(missing_ok=True)
-    return removed
+    files = files[: files.index(newest) + 1]
+    for path in files[:-keep] if keep else ():
+        if path not in needed:
+            path.unlink(missing_ok=True)

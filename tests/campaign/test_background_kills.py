@@ -12,7 +12,7 @@ import torch
 
 from zerogo import checkpoint
 from zerogo.pipeline import Matches
-from zerogo.pipeline.background_matches import BackgroundMatches
+from zerogo.pipeline.matches import BackgroundMatches
 from zerogo.system.telemetry import Telemetry
 
 HERE = Path(__file__).parent

@@ -92,7 +92,8 @@ while True:
 
 def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
     kill_when_it_writes(WRITE_LINES, tmp_path)
-    with Telemetry(tmp_path, resume_step=1) as telemetry:
+    first = (tmp_path / METRICS_FILE).read_bytes().index(b"\n") + 1
+    with Telemetry(tmp_path, 1, {METRICS_FILE: first}) as telemetry:
         telemetry.scalars(2, {"a": 2.0})
     assert [record["a"] for record in tiny.lines(tmp_path / METRICS_FILE)] == [1.0, 2.0]
 

@@ -145,15 +145,12 @@ def _unknown(key: str) -> str:
         return f"{key} is no longer a setting; it is always {_written(FIXED[key])}"
     key = key[:MOST_QUOTED]
     section, _, name = key.partition(".")
-    close = difflib.get_close_matches(key, list(KEYS), n=1, cutoff=0.5)
-    if section not in BY_NAME and not close:
+    of_section = [other for other in KEYS if other.startswith(f"{section}.")]
+    if same_name := [other for other in KEYS if other.partition(".")[2] == name]:
+        return f"unknown key {key}; did you mean {same_name[0]}?"
+    if not of_section and not difflib.get_close_matches(key, KEYS, n=1, cutoff=0.5):
         return f"unknown section {section}; valid names are {', '.join(BY_NAME)}"
-    if section not in BY_NAME:
-        return f"unknown key {key}; did you mean {close[0]}?"
-    elsewhere = [other for other in KEYS if other.partition(".")[2] == name]
-    if elsewhere:
-        return f"unknown key {key}; did you mean {elsewhere[0]}?"
-    return f"unknown key {key}; {_nearest(key, [other for other in KEYS if other.startswith(section + '.')])}"
+    return f"unknown key {key}; {_nearest(key, of_section or list(KEYS))}"
 
 
 def _nearest(name: str, valid: list[str]) -> str:

@@ -24,7 +24,6 @@ from zerogo.system import distributed
 BETAS = 0.9, 0.99
 WEIGHT_DECAY = 0.02  # of matrices and kernels, decoupled
 MAX_GRADIENT_NORM = 1.0
-STATE_FORMAT = 1
 PARTS, NUMBERS = ("network", "averaged", "optimizer"), ("samples", "steps", "progress", "average_weight")  # of a state
 
 
@@ -123,12 +122,10 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """Returns all that is needed to go on exactly: tensors, numbers and containers only."""
         states = {name: getattr(self, name).state_dict() for name in PARTS}
-        return {"format": STATE_FORMAT} | states | {name: getattr(self, name) for name in NUMBERS}
+        return states | {name: getattr(self, name) for name in NUMBERS}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from where `state_dict` was taken. Raises InputError when the state is of another format."""
-        if state.get("format") != STATE_FORMAT:
-            raise InputError(f"trainer: the state's format is {state.get('format')!r}; allowed is {STATE_FORMAT}")
+        """Goes on from where `state_dict` was taken."""
         self.network.load_state_dict(state["network"])
         self.averaged.load_state_dict(state["averaged"])
         self._load_optimizer(copy.deepcopy(state["optimizer"]))  # torch would share its tensors with the given state

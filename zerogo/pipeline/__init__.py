@@ -2,7 +2,7 @@
 
 from zerogo.pipeline.actors import watch
 from zerogo.pipeline.generate import generate
-from zerogo.pipeline.measures import Matches
+from zerogo.pipeline.matches import Matches
 from zerogo.pipeline.start import train
 
 __all__ = ["Matches", "generate", "train", "watch"]

@@ -29,8 +29,9 @@ from zerogo.board.rng import Purpose
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, GameConfig, with_overrides
 from zerogo.errors import InputError, Interrupted, quote
-from zerogo.pipeline import rating, sanity_checks
+from zerogo.pipeline import sanity_checks
 from zerogo.pipeline.generate import evaluator_for
+from zerogo.pipeline.matches import load_player
 from zerogo.pipeline.snapshots import RunState
 from zerogo.replay import Samples, load_with_about, save_shard
 from zerogo.rules import SCORING, SUPERKO, Rules
@@ -53,10 +54,11 @@ RULES = ("size", "komi", "superko", "suicide", "scoring")
 GAMES = {"lengths": [int], "scores_black": [float], "sizes": [int], "komi": [float], "ends": [int], "moves": int}
 GAMES |= {"simulations": int, "overflowed": int, "prior_kl": float, "prior_entropy": float}
 MOST_GAMES = 10_000  # of a shard, whose lists then have half as many numbers as `bounds.MOST_JSON` allows
+# records: the games for SGF: number, the rules as the numbers of RULES, moves and root values as text with spaces
+# between them, score, end. A list of numbers would take far more memory when it is read.
 ABOUT = {"run": int, "encoder": str, "actor": str, "shard": int, "games": GAMES}
-# The games for SGF, which older shards lack: number, the rules as the numbers of RULES, moves and root values as text
-# with spaces between them, score, end. A list of numbers would take far more memory when it is read.
-RECORDS, MOST_RECORDS = {"records": [(int, [float], str, str, float, int)]}, 1000
+ABOUT |= {"records": [(int, [float], str, str, float, int)]}
+MOST_RECORDS = 1000  # of a shard
 ROUNDING = 1e-3  # by which a search's mean of ones was seen to be more than one, and a float16 may be
 # In which numbers are; NaN only in short values.
 RANGES = {"to_play": (1, 2), "passes": (0, 2), "policy": (0, 1), "policy_weight": (0, 1), "board_weight": (0, 1)}
@@ -208,8 +210,7 @@ class Inbox:
         if shard.number <= last:
             raise InputError(f"shard {path} is a duplicate: the shards of its actor are taken up to number {last}")
         samples, about = load_with_about(path)
-        about = {"records": []} | about if isinstance(about, dict) else about
-        if wrong := bounds.misfit(about, ABOUT | RECORDS, "about"):
+        if wrong := bounds.misfit(about, ABOUT, "about"):
             raise InputError(f"shard {path}: {wrong}")
         for name, now in self._origin.items():
             if about[name] != now:
@@ -427,7 +428,7 @@ class Actor:
         if not config.replay.external:
             what = f"the run {self.directory} does not accept games of actors"
             raise InputError(f"{what}; resume it with replay.external=true")
-        player = rating.load_player(self.directory, newest.counters.get("players", []), self.signals.log) or newest
+        player = load_player(self.directory, newest.counters.get("players", []), self.signals.log) or newest
         self.config, self.step, of = config, player.step, (run, config.game, config.search, config.selfplay)
         if of != self._of:
             self._write()

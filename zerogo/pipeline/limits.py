@@ -12,7 +12,7 @@ from zerogo import checkpoint, tuning
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.kernels.shared import WORDS_AFTER_ROWS
-from zerogo.pipeline import rating
+from zerogo.pipeline.matches import best_steps
 from zerogo.replay import device_for, window
 from zerogo.replay.samples import record_layout
 from zerogo.search.tree import Tree
@@ -203,7 +203,7 @@ def remove_old_files(config: Config, newest: Path, saved: list[int], players: li
     """Removes of a run's checkpoints and games what the settings have no room for. newest: the checkpoint just written.
     saved, players: the steps of all that ever were, and of those that have played. measured: which matches need."""
     settings, every, run = config.pipeline, config.pipeline.keep_every, config.run.folder
-    steps = rating.best_steps(run, config.game.size) + (saved[every - 1 :: every] if every else [])
+    steps = best_steps(run, config.game.size) + (saved[every - 1 :: every] if every else [])
     steps += players[-2:]  # the older snapshot may name the last but one, as each change makes a snapshot
     needed = {measured, *(checkpoint.path_of(run, step) for step in steps)}
     checkpoint.prune(run, settings.keep_checkpoints, newest, needed)

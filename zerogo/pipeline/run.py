@@ -19,10 +19,10 @@ from zerogo.evaluator import Evaluator, search_heads
 from zerogo.features import Encoder, make_encoder
 from zerogo.network import Network
 from zerogo.network.trainer import Trainer
-from zerogo.pipeline import limits, rating, sanity_checks, snapshots
+from zerogo.pipeline import limits, sanity_checks, snapshots
 from zerogo.pipeline.actors import Inbox
-from zerogo.pipeline.background_matches import BackgroundMatches
-from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
+from zerogo.pipeline.matches import BackgroundMatches, Matches, apply_gate, load_player
+from zerogo.pipeline.measures import final_boards, first_moves, selfplay_numbers
 from zerogo.pipeline.sanity_checks import SanityChecks
 from zerogo.pipeline.snapshots import Iteration, Rollback, RunState, Snapshots
 from zerogo.replay import Replay, Samples, device_for
@@ -127,7 +127,7 @@ class Run:
         if rollback.number:
             self.replay.redraw(config.run.seed + 2 * rollback.number)
         # Without a checkpoint the run begins anew, and charts again what a killed process has charted.
-        logs = -1 if start is None else start.step, None if start is None else start.run.get("logs")
+        logs = (-1, {}) if start is None else (start.step, start.run.get("logs"))
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
         self._line, self.shown = distributed.on_rank0(self._introduce, why), LineValues(self.trainer.samples)
         self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
@@ -166,7 +166,7 @@ class Run:
         side, shards = config.game.largest_size, self.directory / "replay"
         place = device_for(config.replay, side, self.device)
         state = None if start is None or "replay" not in start.counters else start.counters["replay"] | start.generators
-        options = {"resume": True, "device": place, "call": self.signals.retry_io, "writes": distributed.is_rank0()}
+        options = {"device": place, "call": self.signals.retry_io, "writes": distributed.is_rank0()}
         if state is not None:
             options["state"] = state | start.run.get("replay", {})
         replay = Replay(config.replay, side, shards, config.run.seed, **options)
@@ -183,7 +183,7 @@ class Run:
     def _player(self) -> tuple[Evaluator, int]:
         """Returns the evaluator of self-play and the training step of its weights, the newest ones or those that the
         gate has let play."""
-        player = rating.load_player(self.directory, self.state.players, self.signals.log)
+        player = load_player(self.directory, self.state.players, self.signals.log)
         return self._evaluator(player=player), player.step if player else self.trainer.steps
 
     def _go_on_from(self, start: Checkpoint) -> None:
@@ -388,9 +388,14 @@ class Run:
 
     def _sanity_checks(self, numbers: dict[str, float]) -> dict[str, float]:
         """Returns the figures of an iteration's sanity checks, after running the checks on them."""
-        of_iteration = self.iteration.first, self.iteration.num_samples, self.config.training.batch
-        player = (self.state.players or [self.trainer.steps])[-1]
-        figures = sanity_checks.of_iteration(numbers, self.replay, self.trainer, self._evaluator, *of_iteration, player)
+        player, learned = (self.state.players or [self.trainer.steps])[-1], self.trainer.steps - self.iteration.first
+        figures = sanity_checks.of_training(numbers, self.replay, player, learned)
+        held_out = self.replay.validation_batch(self.config.training.batch)
+        if held_out is not None:
+            figures |= sanity_checks.of_batch(held_out, self.trainer)
+        evaluator = self._evaluator(("policy", "value", "ownership"))
+        figures |= sanity_checks.of_network(self.replay.newest(self.iteration.num_samples), evaluator)
+        figures = distributed.all_gather_object(figures)[0]  # each rank has another share of the batch
         self._run_checks(figures)
         return figures
 
@@ -467,7 +472,7 @@ class Run:
         the network that plays from now on."""
         shown, of_gate = self.background_matches.poll_results(wait), (self.config.evaluation.gate, self._line.note)
         judged = self.state.players, self.background_matches.step, shown, *of_gate
-        if (players := distributed.broadcast_from_rank0(rating.apply_gate, *judged)) != self.state.players:
+        if (players := distributed.broadcast_from_rank0(apply_gate, *judged)) != self.state.players:
             self.state.players = players
             self.signals.snapshot_requested = (
                 True  # else a snapshot could name a removed file, see `limits.remove_old_files`
@@ -512,6 +517,7 @@ class Run:
 
     def _write_snapshot(self) -> None:
         begun, snapshot = time.monotonic(), self._checkpoint()
+        self.telemetry.trim(int(self.config.pipeline.logs_mb * 1e6))
         snapshot.run |= {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
         snapshot.run |= {"format": snapshots.FORMAT, "iteration": self.iteration.state_dict()}
         snapshot.run |= {"background_matches": self.background_matches.state_dict(), "logs": self.telemetry.sizes()}
@@ -526,8 +532,8 @@ class Run:
             return self.directory
         self.state.saved += [self.trainer.steps] if self.trainer.steps not in self.state.saved[-1:] else []
         path = checkpoints.path_of(self.directory, self.trainer.steps)
-        self.signals.retry_io(checkpoints.save, path, replace(self._checkpoint(), run={}))
+        logs = {"logs": self.signals.retry_io(self.telemetry.sizes)}
+        self.signals.retry_io(checkpoints.save, path, replace(self._checkpoint(), run=logs))
         kept = self.state.saved, self.state.players, self.background_matches.path
         self.signals.retry_io(limits.remove_old_files, self.config, path, *kept)
-        self.signals.retry_io(self.telemetry.trim, int(self.config.pipeline.logs_mb * 1e6))
         return path

@@ -6,7 +6,7 @@ certain and the run stops; the others may have harmless reasons, and warn. All a
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,7 +21,6 @@ from zerogo.pipeline.measures import calibration_error
 from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.rules import SCORING
 from zerogo.selfplay import EndReason, SelfPlayResult
-from zerogo.system import distributed
 
 MOST_SAMPLES, MOST_TURNED = 2048, 64  # of an iteration that are looked at; those of them turned by all eight symmetries
 FEWEST = 16  # of anything before a share of it says much
@@ -165,27 +164,6 @@ def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
             agrees = evaluation.ownership.cpu() * owners * sign > 0
             owner_shares.append(_share(agrees[(owners != 0) & decided.view(-1, 1, 1)]))
     return {"value_of_decided": _least(value_shares), "ownership_of_decided": _least(owner_shares)}
-
-
-def of_iteration(
-    numbers: Mapping[str, float],
-    replay: Replay,
-    trainer: Trainer,
-    evaluator: Callable[[tuple[str, ...]], Evaluator],
-    first: int,
-    num_samples: int,
-    batch: int,
-    player: int,
-) -> dict[str, float]:
-    """Returns what an iteration says that was learned from, by tag, on all ranks the same. numbers: those of the
-    charts. evaluator: makes one that asks some heads. first: the step before the iteration. num_samples: new ones.
-    batch: to look at. player: the step of the network that plays."""
-    figures = of_training(numbers, replay, player, trainer.steps - first)
-    held_out = replay.validation_batch(batch)
-    if held_out is not None:
-        figures |= of_batch(held_out, trainer)
-    figures |= of_network(replay.newest(num_samples), evaluator(("policy", "value", "ownership")))
-    return distributed.all_gather_object(figures)[0]  # each has another share of the batch
 
 
 def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:

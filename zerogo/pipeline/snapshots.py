@@ -109,7 +109,7 @@ def _load(path: Path) -> Checkpoint:
     """Returns a state to resume from. Raises InputError where it does not load, was written by another version, or has
     weights that are not finite."""
     start = checkpoint.load(path)
-    if start.run and start.run.get("format") != FORMAT:
+    if start.run.keys() - {"logs"} and start.run.get("format") != FORMAT:
         what = f"snapshot {path} is of format {start.run.get('format', 1)}, this zerogo resumes from format {FORMAT}"
         raise InputError(f"{what}; a checkpoint can be resumed from instead")
     if not start.trainer:

@@ -16,7 +16,7 @@ with damaged files. `num_drawn` counts samples that training drew, `num_random` 
 
 **How samples survive.** Whenever `shard_samples` of them are together they become a finished shard, whose name says the
 first number and the count. The rest is in `state_dict`, which a snapshot of the run keeps after `flush`. `Replay(…,
-resume=True, state=…)` restores exactly what the snapshot held: of the files only the samples that the state counts.
+state=…)` restores exactly what the snapshot held: of the files only the samples that the state counts.
 Samples that were finished later are played again, and get the same names. The next `after_snapshot` removes files that
 no snapshot needs. A damaged file is left out with a warning that names it; all others are kept."""
 
@@ -64,9 +64,9 @@ def is_held_out(game: Tensor) -> Tensor:
 class Replay:
     """Samples in a ring buffer of at most `capacity`, with their files where a directory is given.
 
-    With `resume`, what the directory's files hold is loaded, as far back as the window and the capacity reach, and no
-    further than `state` counts, what `state_dict` returned; the caller holds the run's lock. Raises InputError where
-    they are of another board size, or there without `resume`. call: does what writes, for example again and again.
+    What the directory's files hold is loaded, as far back as the window and the capacity reach, and no further than
+    `state` counts, what `state_dict` returned; the caller holds the run's lock. Raises InputError where they are of
+    another board size. call: does what writes, for example again and again.
 
     total, num_drawn, num_random: see the module. credit: samples that training may still draw: each new sample earns
     `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest number of a game seen, -1
@@ -81,7 +81,6 @@ class Replay:
         directory: str | Path | None = None,
         seed: int = 0,
         *,
-        resume: bool = False,
         state: dict[str, Any] | None = None,
         device: torch.device | str = "cpu",
         call: Callable[..., Any] = lambda work, *arguments: work(*arguments),
@@ -89,7 +88,7 @@ class Replay:
     ) -> None:
         self.settings = settings
         self.board_size = board_size
-        self._files = None if directory is None else files.ShardFolder(directory, resume, call)
+        self._files = None if directory is None else files.ShardFolder(directory, call)
         self.total = self.num_drawn = self.num_random = 0
         self.last_game = -1
         self._shard_samples = min(settings.shard_samples, settings.capacity)
@@ -358,10 +357,8 @@ class Replay:
         self._generator.set_state(state["generator"].cpu())
         self._validation_generator.set_state(state["validation_generator"].cpu())
         if "policies" in state:
-            policy, value, when = (state["policies"][name] for name in ("policy", "root_value", "time"))
-            # 1 is the newest sample; without ages, as in earlier snapshots, the policies are those of all samples.
-            age = state["policies"].get("age", torch.arange(len(when), 0, -1))
-            is_there = age <= len(self)
+            policy, value, age, when = (state["policies"][name] for name in ("policy", "root_value", "age", "time"))
+            is_there = age <= len(self)  # 1 is the newest sample; a smaller capacity holds fewer
             slots = (self._num_stored - age[is_there]) % self.settings.capacity
             self.update_policies(slots, policy[is_there], value[is_there])
             when = when[-len(self) :]

@@ -132,9 +132,6 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:
     if header is None or header.shape != (3,) or header[0] != FORMAT:
         raise InputError(f"replay shard {path} is of an unknown format; allowed is format {FORMAT}")
     count, fields = int(header[1]), layout(int(header[2]))
-    # What older files lack is learned as nothing.
-    arrays.setdefault("reply", np.full(count, -1, dtype=np.int16))
-    arrays.setdefault("short_values", np.full((count, 3), np.nan, dtype=np.float16))
     if others := set(arrays) ^ set(fields):
         raise InputError(f"replay shard {path} has other fields than samples have: {', '.join(sorted(others))}")
     tensors = {name: torch.from_numpy(arrays[name]) for name in fields}
@@ -146,17 +143,14 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:
 
 
 class ShardFolder:
-    """The files of a replay in a directory. Raises InputError where there are some that were not to be resumed.
+    """The files of a replay in a directory.
 
     What is no longer counted, or has left the window, goes only when no snapshot of the run needs it any more. call:
     does what writes, for example again and again."""
 
-    def __init__(self, directory: str | Path, resume: bool, call: Callable[..., Any]) -> None:
+    def __init__(self, directory: str | Path, call: Callable[..., Any]) -> None:
         self.directory = make_directory(directory)
         self._shards, self._writer = find_shards(self.directory), Writer(call)
-        if self._shards and not resume:
-            holds = "already holds replay shards; resume that run or choose an empty directory"
-            raise InputError(f"{self.directory} {holds}")
         remove_leftovers(self.directory)
         self._edges = deque([0], maxlen=SNAPSHOTS)  # before which samples no window needs, at the last snapshots
         self._obsolete: set[Path] = set()

@@ -3,7 +3,7 @@
 A graph writes where it wrote when it was captured, into the search state's tensors, which stay, and reads root states
 from tensors of its own, into which new ones are copied when a move was played. It is captured anew where anything else
 changes: the shapes (room for a longer history), the evaluator, the settings. A step that waits for the host can't be
-captured; whether it does is watched before (`HostReads`)."""
+captured."""
 
 import dataclasses
 import warnings
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from zerogo import kernels
 from zerogo.search.tree import SearchState
-from zerogo.system.runtime import WARM_UP, HostReads, record
+from zerogo.system.runtime import WARM_UP, record
 
 PAYS = 32  # a capture waits for the device, which is worth its while if so many steps come, or as many have been
 
@@ -72,10 +72,7 @@ class StepGraph:
         if is_new or search_state.states is not self.roots:
             self._take_in(search_state.states, search_state.num_games)
         if is_new:
-            with HostReads() as reads:
-                self._step(search_state)
-            if reads.found:
-                self._refuse(f"waits for the host ({', '.join(sorted(set(reads.found)))})")
+            self._step(search_state)
             return True
         if self.play is None:
             try:

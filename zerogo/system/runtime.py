@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from zerogo.errors import InputError, Interrupted, quote
 from zerogo.system import cgroups, distributed
@@ -32,7 +30,7 @@ from zerogo.system.signals import NO_ROOM, refusal
 PACKAGE = Path(__file__).parents[1]
 INPUT_ERROR_STATUS = 2
 INTERRUPTED_STATUS = 130  # 128 + SIGINT, what shells report
-WARM_UP = 3  # steps without a CUDA graph, in which kernels are compiled and tables made; the last one is watched
+WARM_UP = 3  # steps without a CUDA graph, in which kernels are compiled and tables made
 _CHUNK = 1 << 16  # bytes that are read at a time
 MOST_OF_A_LINE = 2**20  # bytes of GTP or JSON; those of a game of a thousand moves are 20,000
 TOO_LONG = b"this line had more than %d bytes" % MOST_OF_A_LINE
@@ -374,53 +372,12 @@ def _closed_pipes() -> Iterator[None]:
         sys.exit(1)
 
 
-class HostReads(TorchDispatchMode):
-    """Notes in `found` the names of operations that would make the host wait for the device, while they run on any
-    device.
-
-    Those are the ones whose result or its shape the host must know, and copies between devices. Operations that torch
-    makes of others are taken apart, which it does not do by itself in inference mode, so that `argwhere` is seen there,
-    too. `Tensor.tolist` and `Tensor.numpy` of a CPU tensor, and `Tensor.to` the device where it is, are no operations
-    and stay unseen; off the CPU they copy."""
-
-    READS = "_local_scalar_dense item is_nonzero equal allclose nonzero masked_select bincount _unique _unique2".split()
-    READS += ["unique_consecutive", "unique_dim", "unique_dim_consecutive"]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, function: Any, types: Any, arguments: tuple = (), named: dict | None = None) -> Any:
-        named, name = named or {}, function.overloadpacket.__name__
-        if name not in self.READS:
-            with self:
-                decomposed = function.decompose(*arguments, **named)
-            if decomposed is not NotImplemented:
-                return decomposed
-        result = function(*arguments, **named)
-        if name in self.READS or name == "repeat_interleave" and function._overloadname == "Tensor":
-            self.found.append(name)
-        elif name.startswith(("index", "_index_put")):
-            indices = arguments[1] if isinstance(arguments[1], (list, tuple)) else ()  # index_select has a number there
-            if any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices):
-                self.found.append(f"{name} by a mask")
-        elif name in ("_to_copy", "copy_", "_copy_from", "_foreach_copy_"):
-            tensors = [one for part in (*arguments[:2], result) for one in (part if isinstance(part, list) else [part])]
-            if len({tensor.device.type for tensor in tensors if isinstance(tensor, Tensor)}) > 1:
-                self.found.append(f"{name} from device to device")
-        return result
-
-
 def captured(work: Callable[[], Any], device: torch.device) -> Callable[[], Any] | None:
     """Returns what replays any work as a CUDA graph, to measure what a search replays; None where that can't be."""
     if device.type != "cuda":
         return None
     for _ in range(WARM_UP):
         work()
-    with HostReads() as reads:
-        work()
-    if reads.found:
-        return None
     try:
         return record(work, device)
     except RuntimeError:  # lack of memory is one, too: a graph has tensors of its own

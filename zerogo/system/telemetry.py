@@ -23,6 +23,7 @@ from zerogo.system.runtime import sync_directory, write_atomically
 METRICS_FILE = "metrics.jsonl"
 EVENTS = "events.out.tfevents.{}"  # the names that TensorBoard looks for
 NUMBER = re.compile(EVENTS.format("").replace(".", r"\.") + r"(\d+)")
+LONGEST_LINE = 2**20  # bytes
 PLAIN_SECONDS = 10.0  # between two lines of progress in a log file
 RECENT_SECONDS = 120.0  # over which rates and the time left are measured
 
@@ -35,10 +36,9 @@ class Telemetry(contextlib.AbstractContextManager):
     finite number. It reaches the operating system whole when `scalars` returns, so a killed process loses none; a line
     that a power cut left incomplete is dropped at the next start.
 
-    A run that goes on says from where: sizes, what a snapshot kept of `sizes()`, to which the files are cut back, or,
-    where those are not known, resume_step, after which lines are dropped. TensorBoard is told to forget what it may
-    have read beyond, in any case. None of both keeps every complete line. call: does what writes, for example again and
-    again."""
+    A run that resumes says from where. sizes: what a snapshot or checkpoint kept of `sizes()`, to which the files are
+    cut back; None keeps all of them. resume_step: TensorBoard is told to forget what it may have read beyond. call:
+    does what writes, for example again and again."""
 
     def __init__(
         self,
@@ -50,24 +50,22 @@ class Telemetry(contextlib.AbstractContextManager):
         self.directory, self._call = Path(directory), call
         self.directory.mkdir(parents=True, exist_ok=True)
         self.path = self.directory / METRICS_FILE
-        if sizes is None or not self._cut_back(sizes):
-            _keep_complete_lines(self.path, resume_step)
         self._lines = _Appended(self.path)
+        self._cut_back(sizes)
         self._resume_step, self._events = resume_step, None
 
-    def _cut_back(self, sizes: Mapping[str, int]) -> bool:
-        """Leaves of the files what they held at a snapshot; False where the lines are fewer."""
-        for path in self.directory.glob(EVENTS.format("*")):
-            if path.name not in sizes:
+    def _cut_back(self, sizes: Mapping[str, int] | None) -> None:
+        """Leaves of the files what they held at a snapshot, and of the lines whole ones."""
+        kept = {METRICS_FILE: 0} | (sizes or {})
+        for path in [self.path, *self.directory.glob(EVENTS.format("*"))] if sizes is not None else ():
+            if path.name not in kept:
                 path.unlink()
-            elif path.stat().st_size > sizes[path.name]:
-                os.truncate(path, sizes[path.name])
-        size = sizes.get(METRICS_FILE, 0)
-        if (self.path.stat().st_size if self.path.exists() else 0) < size:
-            return False
-        if self.path.exists():
-            os.truncate(self.path, size)
-        return True
+            elif path.stat().st_size > kept[path.name]:
+                os.truncate(path, kept[path.name])
+        with open(self.path, "rb") as file:
+            start = max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE)
+            file.seek(start)
+            os.truncate(self.path, start + file.read().rfind(b"\n") + 1)
 
     def sizes(self) -> dict[str, int]:
         """Returns how many bytes each file holds, all of them on the disk: what a snapshot keeps."""
@@ -164,28 +162,6 @@ class _Appended:
         if self.handle >= 0:
             os.close(self.handle)
         self.handle = -1
-
-
-def _keep_complete_lines(path: Path, last_step: int | None) -> None:
-    """Rewrites a JSON-lines file without incomplete lines and records of steps after the last one. Atomic."""
-    if not path.exists():
-        return
-    lines = path.read_bytes().splitlines(keepends=True)
-    steps = [_step(line) for line in lines]
-    last = math.inf if last_step is None else last_step
-    kept = [line for line, step in zip(lines, steps, strict=True) if step is not None and step <= last]
-    if len(kept) < len(lines):
-        write_atomically(path, lambda file: file.writelines(kept))
-
-
-def _step(line: bytes) -> int | None:
-    """Returns the step of a complete line's record, or None."""
-    try:
-        record = json.loads(line) if line.endswith(b"\n") else None
-    except ValueError:
-        return None
-    step = record.get("step") if isinstance(record, dict) else None
-    return step if isinstance(step, int) else None
 
 
 def _has_room(stream: Any) -> bool:

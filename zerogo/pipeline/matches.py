@@ -1,0 +1,422 @@
+"""The matches that measure a run, played at its end or in a process of their own, its rating pool, and its gate.
+
+Each checkpoint that is measured also meets earlier ones of its run, the best and those that tell most of its strength;
+the file of the rating pool says how strong all are. Matches during a run are played in a process of low priority, so
+that neither training nor the device waits for them.
+
+A gate, which `evaluation.gate` puts before self-play, goes by it. A run's newest averaged weights play until a first
+checkpoint has been measured; from then on that one plays, until a later one gets at least this share of the points
+against it, on all boards together, and takes its place. So has AlphaGo Zero done (55 % of 400 games) and KataGo (half
+of 200); AlphaZero has no gate. Each match decides, however few its games are, where an SPRT of them seldom would: of
+100 games an equal player gets 55 % in one match of five or six, and one that is refused is not asked again, as a later
+one soon is. What is learned from, validated, exported and measured is always the newest network.
+
+A checkpoint says in its counters which steps have played, the last of which plays, for actors and for matches. A run
+reads that one's file at the change as it does on resume, and keeps it, so that both play the same bits. In which
+iteration the results of matches come in, and with them a change, the clock decides: to the bit a run is the same as
+another one in which they did in the same iterations, however often it was stopped."""
+
+import contextlib
+import multiprocessing
+import os
+import re
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from zerogo import checkpoint, cli
+from zerogo.arena import MatchResult, MatchSettings, cap_for, play_match, pool
+from zerogo.arena.result import FORFEIT, rating_table, write_report
+from zerogo.arena.tournament import clock
+from zerogo.checkpoint import Checkpoint
+from zerogo.config import EvaluationConfig, GameConfig, with_overrides
+from zerogo.errors import InputError
+from zerogo.pipeline.snapshots import RunState
+from zerogo.players import Player, close, plays_on
+from zerogo.players.analyst import make_player
+from zerogo.players.external import ExternalPlayer
+from zerogo.rules.coords import listed
+from zerogo.system import distributed
+from zerogo.system.telemetry import Telemetry
+
+WHITE, OPTIONAL = "@white", "?"
+OF_GATE = "eval/gate_winrate"
+VERDICTS = {
+    "H1": "it is stronger than {} by an SPRT",
+    "H0": "it is not stronger than {} by an SPRT",
+    "continue": "an SPRT cannot tell yet whether it is stronger than {}",
+}
+NICENESS = 10  # what training leaves of the cores
+GAMES_AT_ONCE_ON_GPU, GPU_PERCENT = 32, "25"  # small batches, so that their turns are short; and few multiprocessors
+
+
+class Matches:
+    """Plays the run's averaged network, named by its training step, against the opponents of the settings on all of its
+    boards.
+
+    settings: the config's section evaluation. An opponent that knows only some of the boards is met on those."""
+
+    def __init__(
+        self,
+        game: GameConfig,
+        settings: EvaluationConfig,
+        seed: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        earlier: Sequence[str] = (),
+    ) -> None:
+        """Raises InputError for an opponent that does not exist, before a run has spent its hours. earlier: opponents
+        that the run has had, which may come back."""
+        self.game, self.settings, self.seed, self.device, self.dtype = game, settings, seed, device, dtype
+        self.at_once: int | None = None  # see `MatchSettings`
+        self.sizes_of: dict[str, list[int]] = {}
+        for spec in settings.opponents:
+            try:
+                self.sizes_of[spec] = self._sizes_of(spec)
+            except InputError:
+                if spec not in earlier:
+                    raise
+                self.sizes_of[spec] = list(game.all_sizes)  # `play` says what is wrong
+
+    def _sizes_of(self, spec: str) -> list[int]:
+        """Returns on which boards an opponent is met. Raises InputError where there are none."""
+        all_sizes = self.game.all_sizes
+        if spec == "self":
+            return list(all_sizes)
+        if spec.endswith(OPTIONAL):
+            try:
+                return self._sizes_of(spec.removesuffix(OPTIONAL))
+            except InputError as error:
+                warnings.warn(f"evaluation.opponents: {spec} is left out: {error}", stacklevel=2)
+                return []
+        with self._opponent(spec) as opponent:
+            sizes = [size for size in all_sizes if plays_on(opponent, size)]
+            if not sizes:
+                words = f"{spec} plays on {listed(opponent.sizes)} only; this run is on {listed(all_sizes)}"
+                raise InputError(f"evaluation.opponents: {words}")
+            for size in sizes if isinstance(opponent, ExternalPlayer) else []:
+                opponent.check(self.game.rules(size=size))
+        return sizes
+
+    @contextlib.contextmanager
+    def _opponent(self, spec: str) -> Iterator[Player]:
+        player = make_player(spec.removesuffix(WHITE), self.settings, self.device, self.dtype)
+        try:
+            yield player
+        finally:
+            close(player)
+
+    def final(self, checkpoint: Checkpoint, telemetry: Telemetry, directory: Path) -> None:
+        """Plays the matches at the end of the run, prints what they show, and writes a report of them. Collective call:
+        rank 0 prints and writes."""
+        game, on_rank0 = self.game, distributed.on_rank0
+        komi = ", ".join(f"{game.komi_of(size):g} on {size}x{size}" for size in game.all_sizes)
+        komi = komi if game.sizes else f"{game.komi:g}"
+        on_rank0(print, f"final matches, {self.settings.simulations} simulations a move, komi {komi}:")
+        results: list[MatchResult] = []
+        numbers: dict[str, float] = {}
+        for _, line, result, of_match in self.play(
+            checkpoint, self.settings.final_games, lambda text: on_rank0(print, f"warning: {text}")
+        ):
+            on_rank0(print, line, flush=True)
+            results.append(result)
+            numbers |= of_match
+            on_rank0(pool.add, directory / pool.FILE, result)
+        on_rank0(self._report, results, numbers, checkpoint, telemetry, directory)
+
+    def _report(
+        self,
+        results: Sequence[MatchResult],
+        numbers: dict[str, float],
+        checkpoint: Checkpoint,
+        telemetry: Telemetry,
+        directory: Path,
+    ) -> None:
+        """Charts the numbers and ratings of final matches, and writes a report for each board."""
+        game = self.game
+        for size in game.all_sizes:
+            area, met = f"eval/{size}x{size}" if game.sizes else "eval", pool.read(directory / pool.FILE)
+            numbers |= elo_numbers(met, size, results[0].name_a, area) if results else {}
+        telemetry.scalars(checkpoint.step, numbers)
+        for size in game.all_sizes:
+            here = [result for result in results if result.rules.size == size]
+            if here:
+                paired = [result for result in here if result.is_paired]
+                names = list(dict.fromkeys(name for one in paired or here for name in (one.name_a, one.name_b)))
+                folder = directory / f"{size}x{size}" if game.sizes else directory
+                ratings = rating_table(names, paired) if paired else []
+                print(f"  {write_report(folder, here, names, ratings, checkpoint.config.to_dict())} shows them")
+
+    def play(
+        self, checkpoint: Checkpoint, num_games: int, warn: Callable[[str], None] = warnings.warn
+    ) -> Iterator[tuple[str, str, MatchResult, dict[str, float]]]:
+        """Yields of each match when it is over: the opponent of the settings, a line, the result, and the charts'
+        numbers by tag. warn: is told of an opponent who is not there, whose match is left out."""
+        player = make_player(checkpoint, self.settings, self.device, self.dtype)
+        is_mixed = bool(self.game.sizes)
+        for size in self.game.all_sizes:
+            area, where = (f"eval/{size}x{size}", f"{size}x{size}, ") if is_mixed else ("eval", "")
+            here = [spec for spec in self.settings.opponents if size in self.sizes_of[spec]]
+            for spec in [spec.removesuffix(OPTIONAL) for spec in here]:
+                start = time.time()
+                try:
+                    result = self._match(player, spec, size, num_games)
+                except (InputError, OSError) as error:
+                    warn(f"no match against {spec} on {size}x{size}: {error}")
+                    continue
+                tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
+                numbers = {f"{tag}_winrate": result.win_rate, f"{tag}_score_points": result.mean_score}
+                numbers[f"{tag}_whole_board_black"] = result.whole_board_black
+                times = f"{time.time() - start:.0f} s until {clock(time.time())}"
+                yield spec, f"  {where}{describe(spec, result)}, {times}", result, numbers
+
+    def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
+        """Plays one match; half as many games where only one colour is at stake."""
+        cap, plies = self.game.plies(size), self.settings.opening_plies
+        settings = MatchSettings(self.game.rules(size=size), num_games, self.seed, True, plies, cap, self.device)
+        settings = replace(settings, at_once=self.at_once)
+        if spec == "self" or spec.endswith(WHITE):
+            settings = replace(settings, num_games=num_games // 2, is_paired=False, opening_plies=0)
+        if spec == "self":
+            return play_match(player, player, settings)
+        with contextlib.ExitStack() as stack:
+            opponent = distributed.run_and_sync_errors(stack.enter_context, self._opponent(spec))
+            return play_match(player, opponent, replace(settings, move_cap=cap_for(self.game, [opponent], size)))
+
+
+def elo_numbers(met: Sequence[pool.Meeting], size: int, name: str, area: str) -> dict[str, float]:
+    """Returns the charts' numbers of a player's rating in a pool, by tag; none where it has met nobody."""
+    for player, value, low, high in pool.rate(met, size, [name]):
+        if player == name:
+            return {f"{area}/elo": value, f"{area}/elo_low": low, f"{area}/elo_high": high}
+    return {}
+
+
+def describe(spec: str, result: MatchResult) -> str:
+    """Returns what a match showed in one line."""
+    number = result.num_games
+    whole = f"Black takes the whole board in {round(result.whole_board_black * number)} of {number}"
+    if spec == "self":
+        wins = f"Black wins {result.wins} of {number}"
+        return f"against itself: {wins}, {whole}; {result.num_different_games} of the games differ"
+    is_white, (low, high) = spec.endswith(WHITE), result.interval
+    sure = f"95 % interval: {100 * low:.1f} to {100 * high:.1f} %"
+    wins = f"wins {result.wins} of {number} {'as Black ' if is_white else ''}({sure})"
+    colours = whole if is_white else f"{result.by_colour(True)[0]} as Black, {result.by_colour(False)[0]} as White"
+    faults = sum(result.stopped(FORFEIT))  # of an engine outside, which then loses what it might have won
+    blamed = f", {faults} lost by faults of the engine" if faults else ""
+    return f"against {spec.removesuffix(WHITE)}: {wins}, {colours}{blamed}"
+
+
+def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple[str, dict[str, float]]]:
+    """Plays the checkpoint of a file against the opponents of the settings, and on boards where it has met any of them
+    against earlier ones of its run; adds all to the run's pool, and yields lines and the charts' numbers by tag."""
+    folder = path.parents[1]
+    left_out: list[str] = []
+    for _, line, result, numbers in matches.play(network, matches.settings.games, left_out.append):
+        pool.add(folder / pool.FILE, result)
+        yield line, numbers
+    yield from ((f"  warning: {text}", {}) for text in left_out)
+    game, settings = matches.game, matches.settings
+    player, is_mixed = make_player(network, settings, matches.device, matches.dtype), bool(game.sizes)
+    stem, steps = player.name.rpartition("@")[0], {_step(file): file for file in checkpoint.paths(folder)}
+    earlier = {f"{stem}@{step}": file for step, file in steps.items() if step < network.step}
+    players = [step for step in network.counters.get("players", ())[-1:] if step != network.step]
+    plays = {f"{stem}@{step}": checkpoint.path_of(folder, step) for step in players}
+    earlier, their_names = earlier | plays, set()  # a run that was renamed has checkpoints of its earlier name
+    for size in game.all_sizes:
+        where, area = (f"{size}x{size}, ", f"eval/{size}x{size}") if is_mixed else ("", "eval")
+        # Without those of a measurement that was interrupted, so that it comes out the same.
+        met = [one for one in pool.read(folder / pool.FILE) if one.player != player.name or one.opponent not in earlier]
+        order = list(plays)
+        if any(player.name in meeting[:2] and meeting.size == size for meeting in met):
+            telling = pool.most_telling(met, size, player.name, list(earlier), settings.games)
+            order += [*pool.strongest(met, size, telling), *telling]
+        for name in list(dict.fromkeys(order))[: max(settings.earlier_opponents, len(plays))]:
+            try:
+                other = make_player(checkpoint.load(earlier[name]), settings, matches.device, matches.dtype)
+            except InputError as error:  # it may have been removed meanwhile
+                yield f"  {where}warning: no match against {name}: {error}", {}
+                continue
+            their_names |= {other.name} if name in plays else set()
+            cap, rules, plies = cap_for(game, [other], size), game.rules(size=size), settings.opening_plies
+            games = MatchSettings(rules, settings.games, matches.seed, True, plies, cap, matches.device)
+            result = play_match(player, other, replace(games, at_once=matches.at_once))
+            pool.add(folder / pool.FILE, result)
+            yield f"  {where}{result.lines()[0]}, until {clock(time.time())}", {}
+        yield from _standing(folder, size, player.name, list(earlier), where, area)
+    met = [one for one in pool.read(folder / pool.FILE) if one.player == player.name and one.opponent in their_names]
+    if games := sum(one.games for one in met):
+        rate = sum(one.points for one in met) / games
+        yield f"  {100 * rate:.1f} % of the points against {met[0].opponent}, which plays self-play", {OF_GATE: rate}
+
+
+def _standing(
+    folder: Path, size: int, name: str, earlier: list[str], where: str, area: str
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yields what the pool says of a player: its rating, and the verdict against the best of the earlier ones."""
+    met = pool.read(folder / pool.FILE)
+    if numbers := elo_numbers(met, size, name, area):
+        yield "  {}Elo {:.0f} ({:.0f} to {:.0f})".format(where, *numbers.values()), numbers
+    for best in pool.strongest(met, size, earlier):
+        if any({name, best} == {*meeting[:2]} and meeting.size == size for meeting in met):
+            sprt = pool.verdict(met, size, name, best)
+            games = sum(one.games for one in met if one.size == size and {name, best} == {one.player, one.opponent})
+            sentence = VERDICTS[sprt.verdict].format(best)
+            yield f"  {where}{sentence} ({games} games against it)", {f"{area}/sprt_llr": sprt.llr}
+
+
+def apply_gate(
+    players: list[int], step: int, shown: dict[str, float] | None, least: float, note: Callable[[str], None]
+) -> list[int]:
+    """Returns the steps that have played, now that the matches of a step have shown these numbers, None where there are
+    no new ones. least: the gate, 0 for none. Who had nobody to meet, as the player's file is gone, plays."""
+    if not least or shown is None or shown.get(OF_GATE, 1.0) < least or step in players[-1:]:
+        return players
+    note(f"step {step} plays self-play from now on")
+    return [*players, step]
+
+
+def load_player(folder: Path, players: list[int], note: Callable[[str], None]) -> Checkpoint | None:
+    """Returns the checkpoint of the last of these steps of a run, on all ranks; None, for the newest weights, where
+    there are none, or it does not load, which is said: then the steps go from the list, too."""
+    if not players:
+        return None
+    try:
+        return distributed.run_and_sync_errors(checkpoint.load, checkpoint.path_of(folder, players[-1]))
+    except InputError as error:
+        what = f"step {players[-1]} cannot be loaded, so the newest weights play until the next matches"
+        note(f"warning: {what}: {error}")
+        players.clear()
+        return None
+
+
+def _step(path: Path) -> int:
+    return int(checkpoint.NAME.fullmatch(path.name)[1])
+
+
+def best_steps(folder: Path, size: int) -> list[int]:
+    """Returns the step of the run's checkpoint that is rated highest on a board, none before any match there."""
+    met, steps = pool.read(folder / pool.FILE), {str(_step(file)) for file in checkpoint.paths(folder)}
+    names = [meeting.player for meeting in met if meeting.player.rpartition("@")[2] in steps]
+    return [int(name.rpartition("@")[2]) for name in pool.strongest(met, size, names)]
+
+
+class Played(NamedTuple):
+    """What the matches of a checkpoint showed: lines to print, and the charts' numbers by tag."""
+
+    lines: list[str]
+    numbers: dict[str, float]
+
+
+class BackgroundMatches:
+    """At most one process that plays the matches of one checkpoint. It ends with the run, however that ends.
+
+    note: prints a line. step: the training step of the newest matches. begun: the run's seconds when they were started.
+    state: the run's, whose `last_match` follows when the results are charted: after a kill on the way the matches are
+    due again."""
+
+    def __init__(
+        self, matches: Matches, telemetry: Telemetry, note: Callable[[str], None], state: RunState | None = None
+    ) -> None:
+        self.matches, self.telemetry, self.note, self.state = matches, telemetry, note, state or RunState()
+        self.step, self.begun = 0, self.state.last_match
+        self.path: Path | None = None  # of the checkpoint that they need
+        self._process: multiprocessing.Process | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether matches were started whose results were not taken yet."""
+        return self._process is not None
+
+    def start(self, path: Path, step: int, seconds: float) -> None:
+        """Begins the matches of the checkpoint in a file, which must stay until they are concluded."""
+        spawn = multiprocessing.get_context("spawn")  # a fork would share CUDA and the threads' locks
+        self._results, sender = spawn.Pipe(duplex=False)
+        self._process = spawn.Process(target=_play, args=(sender, self.matches, path), daemon=True)
+        self._process.start()
+        sender.close()  # the child's copy is the only one left, so its death is seen
+        self.path, self.step, self.begun = path, step, seconds
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns which matches are on, for a snapshot."""
+        return {"path": str(self.path), "step": self.step, "begun": self.begun} if self.running else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Begins those of a snapshot again."""
+        if state and Path(state["path"]).exists():
+            self.start(Path(state["path"]), state["step"], state["begun"])
+
+    def poll_results(self, wait: bool = False) -> dict[str, float] | None:
+        """Prints and charts what the matches showed, if they are over, and returns the charts' numbers; None where they
+        go on or have failed, which does not end the run.
+
+        wait: stay until they are over."""
+        if not self.running or not (wait or self._results.poll()):
+            return None
+        if not self._results.poll():
+            self.note(f"waiting for the matches of step {self.step}")
+        result = self._take()
+        if isinstance(result, str):
+            self.note(f"warning: no matches of step {self.step}: {result}")
+        else:
+            for line in (f"step {self.step}:", *result.lines):
+                self.note(line)
+            self.telemetry.scalars(self.step, result.numbers)
+        self.path, self._process, self.state.last_match = None, None, self.begun
+        return result.numbers if isinstance(result, Played) else None
+
+    def close(self) -> None:
+        """Ends matches that nobody will poll_results."""
+        if self.running:
+            self._process.kill()
+            self._process.join()
+            self.path = self._process = None
+
+    def _take(self) -> Played | str:
+        """Returns what the matches showed once they are over, or a sentence that says why there is nothing."""
+        try:
+            return self._results.recv()
+        except (EOFError, OSError):  # before a message, and within one
+            self._process.join()
+            return f"their process ended with {self._process.exitcode}"
+
+
+def _play(results: Connection, matches: Matches, path: Path) -> None:
+    """Plays the matches of a checkpoint and sends what they showed, or a sentence that says why they could not be."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, with which this process ends
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _yield_to_run(matches)
+    lines, numbers = [], {}
+    try:
+        network = checkpoint.load(path)
+        cli.set_up(with_overrides(network.config, ["run.threads=1"]))  # the run's device and kernels
+        for line, numbers_of_match in measure(matches, network, path):
+            lines.append(line)
+            numbers |= numbers_of_match
+        results.send(Played(lines, numbers))
+    except (InputError, OSError) as error:  # a full disk, for one, refuses a line of the pool's file
+        results.send(str(error))
+
+
+def _yield_to_run(matches: Matches) -> None:
+    """Leaves most of the cores, or of the GPU, to the run."""
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    if matches.device.type == "cuda":  # which `nice` does not reach: two processes take turns there, half of it each
+        matches.at_once = GAMES_AT_ONCE_ON_GPU
+        os.environ.setdefault("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", GPU_PERCENT)  # read when CUDA starts, if MPS runs
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the run has been killed: nobody would read the results."""
+    multiprocessing.parent_process().join()
+    os._exit(1)
