@@ -19,7 +19,7 @@ from zerogo.bench import jax_peers, net
 from zerogo.bench.board import draw
 from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.system.runtime import captured
+from zerogo.system.runtime import try_capture
 
 CPU = "--device cpu --threads 1"
 TINY = f"--size 3 --batch 4 --blocks 1 --channels 8 {CPU}"
@@ -81,17 +81,17 @@ def test_draws_are_uniform_over_the_legal_moves() -> None:
 
 def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
     """Pretends that there is a CUDA device."""
-    assert captured(lambda: pytest.fail("not asked for"), torch.device("cpu")) is None
+    assert try_capture(lambda: pytest.fail("not asked for"), torch.device("cpu")) is None
     device = torch.device("cuda")
-    monkeypatch.setattr("zerogo.system.runtime.record", lambda work, device: work)
+    monkeypatch.setattr("zerogo.system.runtime.capture_cuda_graph", lambda work, device: work)
     work = lambda: torch.zeros(1) + 1  # noqa: E731
-    assert captured(work, device) is work
+    assert try_capture(work, device) is work
 
     def refused(work, device) -> None:
         raise RuntimeError("capture failed")
 
-    monkeypatch.setattr("zerogo.system.runtime.record", refused)
-    assert captured(work, device) is None
+    monkeypatch.setattr("zerogo.system.runtime.capture_cuda_graph", refused)
+    assert try_capture(work, device) is None
 
 
 def test_a_profile_lists_torchs_operations(capsys) -> None:

@@ -296,19 +296,19 @@ def test_a_training_step_waits_for_nothing(sizes: str) -> None:
     ring = Replay(settings.replay, 3, device=CUDA)
     ring.add(random_self_play(settings.game, 12, 1, 0, tiny.CPU).all_samples())
     for measures in (True, False):  # tables are made once
-        trainer.step(ring.take(16), measures)
-    planes, inputs, targets = trainer.turned(ring.take(16))
+        trainer.step(ring.sample_batch(16), measures)
+    planes, inputs, targets = trainer.turned(ring.sample_batch(16))
     with seen() as of_network, torch.autocast("cuda", dtype=torch.bfloat16):
         outputs = network(planes, inputs, targets.on_board)
         torch.autograd.backward([output.sum() for output in outputs.values()])
         trainer.optimizer.step()
     for measures, most in ((False, 60), (True, 90)):
         with no_waiting(), seen() as step:
-            trainer.step(ring.take(16), measures)
+            trainer.step(ring.sample_batch(16), measures)
         assert step.launches.total() - of_network.launches.total() <= most, step.launches
     with no_waiting():
-        trainer.refresh_statistics([ring.take(16)])
-        trainer.measure(ring.take(16))
+        trainer.refresh_statistics([ring.sample_batch(16)])
+        trainer.measure(ring.sample_batch(16))
 
 
 # Whole programs

@@ -129,7 +129,7 @@ def test_draws_are_uniform_over_the_window_and_its_symmetries(monkeypatch):
     seen, symmetries = torch.zeros(200), torch.zeros(8)
     buffer.credit = 1e9
     for _ in range(40):
-        batch = buffer.take(500)
+        batch = buffer.sample_batch(500)
         seen += torch.bincount(batch.samples.root_value.to(torch.int64), minlength=200)
         symmetries += torch.bincount(batch.symmetry, minlength=8)
     edge = 200 - buffer.window
@@ -141,13 +141,13 @@ def test_draws_are_uniform_over_the_window_and_its_symmetries(monkeypatch):
 
 def test_credit_is_earned_spent_and_capped():
     buffer = Replay(SETTINGS, 5)
-    assert not buffer.can_take(1)
+    assert not buffer.can_sample(1)
     buffer.add(make_samples(0, 20))
-    assert buffer.credit == 40 and buffer.can_take(40) and not buffer.can_take(41)
-    buffer.take(30)
+    assert buffer.credit == 40 and buffer.can_sample(40) and not buffer.can_sample(41)
+    buffer.sample_batch(30)
     assert buffer.credit == 10 and buffer.statistics(1)["reuse"] == 1.5
-    with pytest.raises(AssertionError, match="can_take"):
-        buffer.take(11)
+    with pytest.raises(AssertionError, match="can_sample"):
+        buffer.sample_batch(11)
     for first in range(20, 400, 20):
         buffer.add(make_samples(first, 20))
     assert buffer.credit == 2 * buffer.window < 2 * 400
@@ -159,7 +159,7 @@ def test_held_out_games_are_only_drawn_for_validation(monkeypatch):
     monkeypatch.setattr(replay.buffer, "VALIDATION_SHARE", 0.3)
     buffer = filled(total=240)
     buffer.credit = 1e9
-    trained = set((buffer.take(2000).samples.root_value.to(torch.int64) // 4).tolist())
+    trained = set((buffer.sample_batch(2000).samples.root_value.to(torch.int64) // 4).tolist())
     validated = set((buffer.validation_batch(2000).samples.root_value.to(torch.int64) // 4).tolist())
     assert trained and validated and not trained & validated
     assert Replay(SETTINGS, 5).validation_batch(3) is None
@@ -200,16 +200,15 @@ def test_figures_of_the_window_are_known_without_the_ring(device):
 def test_resume_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
     monkeypatch.setattr(replay.buffer, "VALIDATION_SHARE", 0.3)
     whole, first = filled(None, 100), filled(tmp_path, 100)
-    whole.take(50), first.take(50)
+    whole.sample_batch(50), first.sample_batch(50)
     first.flush()
     second = Replay(SETTINGS, 5, tmp_path, seed=99, state=first.state_dict())
     assert second.credit == whole.credit and second.total == 100 and second.last_game == 24
     for buffer in (whole, second):
         buffer.add(make_samples(100, 30))
-    for one, other in ((whole.take(64), second.take(64)), (whole.validation_batch(8), second.validation_batch(8))):
-        assert torch.equal(one.samples.root_value, other.samples.root_value) and torch.equal(
-            one.symmetry, other.symmetry
-        )
+    draws = [(buffer.sample_batch(64), buffer.validation_batch(8)) for buffer in (whole, second)]
+    for one, other in zip(*draws, strict=True):
+        assert torch.equal(one.records, other.records) and torch.equal(one.symmetry, other.symmetry)
     figures, same = second.statistics(5), whole.statistics(5)
     assert all(figures[name] == same[name] for name in figures if name not in ("held", "memory_bytes"))
 

@@ -236,7 +236,7 @@ def test_progress_in_a_log_file(clock: list[float], capsys) -> None:
     """At 0, 10 and 20 seconds, and at the end."""
     endless, match = Progress("play", None, "moves"), Progress("match", 8, "games")
     match.update(0.0533333)
-    assert match.line() == capsys.readouterr().err.strip() == "match: 0.1/8 games, 1 %"
+    assert capsys.readouterr().err.startswith("match: 0.1/8 games, 1 %")
     with Progress("train", 1000, "games", done=100) as progress:
         for second in range(0, 21):
             clock[0] = float(second)

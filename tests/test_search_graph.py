@@ -33,7 +33,7 @@ def captured(monkeypatch: pytest.MonkeyPatch, use: Callable[[str], None]) -> lis
         return step
 
     use("blind")
-    monkeypatch.setattr(graph, "record", record)
+    monkeypatch.setattr(graph, "capture_cuda_graph", record)
     monkeypatch.setattr(graph, "may_capture", lambda search, search_state: search.settings.cuda_graph)
     monkeypatch.setattr(graph, "PAYS", 1)
     return found
@@ -170,7 +170,7 @@ def test_a_broken_capture_leaves_the_stream_as_it_was(monkeypatch: pytest.Monkey
     runtime._capture_stream.cache_clear()
     for _ in range(2):
         with pytest.raises(RuntimeError, match="invalidated"):
-            runtime.record(lambda: None, device)
+            runtime.capture_cuda_graph(lambda: None, device)
         assert made.stream == "the process's own"
     runtime._capture_stream.cache_clear()
     assert made.streams[0] == [device] and made.streams[0] is made.streams[1]
@@ -182,7 +182,7 @@ def test_a_step_that_cannot_be_captured_is_made_all_the_same(captured: list, mon
 
     state = start()
     expected = Search(TableEvaluator(), PUCT).run(state, 8, seed=1)
-    monkeypatch.setattr(graph, "record", fails)
+    monkeypatch.setattr(graph, "capture_cuda_graph", fails)
     with pytest.warns(UserWarning, match="without a CUDA graph.*not permitted"):
         found = Search(TableEvaluator(), PUCT).run(state, 8, seed=1)
     assert torch.equal(expected.visits, found.visits) and found.visits.sum(1).tolist() == [8] * 3

@@ -20,7 +20,7 @@ from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.rules import Rules
-from zerogo.system.runtime import captured
+from zerogo.system.runtime import try_capture
 
 REFERENCE_ENCODER = "zero17"
 HEADS = ("policy", "value")  # what a search asks for
@@ -90,7 +90,7 @@ class NetworkSetup:
             return self.evaluator.network(planes, inputs, None)
 
         bench.measure_rate(_forward, self.device, 0.2, at_least=3)
-        replay = captured(_forward, self.device)
+        replay = try_capture(_forward, self.device)
         return [_forward] if replay is None else [_forward, replay]
 
     def evals_per_second(self, seconds: float) -> float:

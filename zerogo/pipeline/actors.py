@@ -116,11 +116,11 @@ class Inbox:
         step: int,
         until: float | None,
         show: Callable[[SelfPlayResult], None],
-        heed: Callable[[], None],
+        handle_requests: Callable[[], None],
     ) -> None:
         """Adds to an iteration, on the first rank, what actors have played, under numbers above all that any rank has
         used, beyond which all go on; waits for an iteration's games where the run plays none itself, until the
-        `time.monotonic()` at which it ends. show, heed: called meanwhile."""
+        `time.monotonic()` at which it ends. show, handle_requests: called meanwhile."""
         settings = self.config.pipeline
         while True:
             first = int(distributed.all_reduce_max([selfplay.next_game])[0])
@@ -131,7 +131,7 @@ class Inbox:
             if distributed.all_gather_object(is_over)[0]:
                 break
             show(collected)
-            heed()
+            handle_requests()
             self.wait()
         # An iteration's seconds are all since the last one's: actors play while the run learns, too.
         now = time.monotonic()

@@ -425,9 +425,9 @@ class Run:
         """Trains the planned steps, or until the run's time is over; returns the means of their metrics, by tag."""
         distributed.barrier()  # rank 0 may have waited for the disk
         batch, begun, iteration = self.config.training.batch, time.monotonic(), self.iteration
-        while iteration.steps and self.replay.can_take(batch) and self._progress() < 1.0:
+        while iteration.steps and self.replay.can_sample(batch) and self._progress() < 1.0:
             self.trainer.set_progress(self._progress())
-            drawn, done = self.replay.take(batch), self.trainer.steps - iteration.first
+            drawn, done = self.replay.sample_batch(batch), self.trainer.steps - iteration.first
             iteration.note(drawn, self.trainer.step(drawn, measures=done % METRICS_EVERY == 0))
             self.shown.values["learning"] = f"{100 * (learned := (done + 1) / iteration.steps):.0f} %"
             self.shown.part = 0.5 + 0.5 * learned if self.selfplay else 0.0

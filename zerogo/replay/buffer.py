@@ -181,16 +181,16 @@ class Replay:
         """The training step of the youngest network that played a sample of the window, 0 where none has learned."""
         return max((int(steps.max()) for steps in self._in_window("network_step") if len(steps)), default=0)
 
-    def can_take(self, batch: int) -> bool:
+    def can_sample(self, batch: int) -> bool:
         """Returns whether there's credit for a batch, and anything to draw."""
         return self.credit >= batch and len(self._window_numbers(held=False)) > 0
 
-    def take(self, batch: int) -> TrainingBatch:
+    def sample_batch(self, batch: int) -> TrainingBatch:
         """Returns a batch drawn uniformly, with replacement, from the window's games that are not held out, and spends
         its credit. Each rank gets its share of the same batch.
 
-        Only where `can_take(batch)`. Uses the generator twice: the samples, then their symmetries."""
-        assert self.can_take(batch), f"a batch of {batch} with a credit of {self.credit:.0f}; ask can_take first"
+        Only where `can_sample(batch)`. Uses the generator twice: the samples, then their symmetries."""
+        assert self.can_sample(batch), f"a batch of {batch} with a credit of {self.credit:.0f}; ask can_sample first"
         self.credit -= batch
         self.num_drawn += batch
         return self._draw(batch, self._window_numbers(held=False), self._generator)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from zerogo import kernels
 from zerogo.search.tree import SearchState
-from zerogo.system.runtime import WARM_UP, record
+from zerogo.system.runtime import WARM_UP, capture_cuda_graph
 
 PAYS = 32  # a capture waits for the device, which is worth its while if so many steps come, or as many have been
 
@@ -76,7 +76,7 @@ class StepGraph:
             return True
         if self.play is None:
             try:
-                self.play = record(lambda: self._step(search_state), search_state.budget.device)
+                self.play = capture_cuda_graph(lambda: self._step(search_state), search_state.budget.device)
             except RuntimeError as error:
                 self._refuse(f"could not be captured: {error}")
                 return False

@@ -372,19 +372,19 @@ def _closed_pipes() -> Iterator[None]:
         sys.exit(1)
 
 
-def captured(work: Callable[[], Any], device: torch.device) -> Callable[[], Any] | None:
+def try_capture(work: Callable[[], Any], device: torch.device) -> Callable[[], Any] | None:
     """Returns what replays any work as a CUDA graph, to measure what a search replays; None where that can't be."""
     if device.type != "cuda":
         return None
     for _ in range(WARM_UP):
         work()
     try:
-        return record(work, device)
+        return capture_cuda_graph(work, device)
     except RuntimeError:  # lack of memory is one, too: a graph has tensors of its own
         return None
 
 
-def record(step: Callable[[], Any], device: torch.device) -> Callable[[], None]:
+def capture_cuda_graph(step: Callable[[], Any], device: torch.device) -> Callable[[], None]:
     """Returns what replays a step, which itself is not made. Raises RuntimeError where it can't be captured; then torch
     would leave the capture's stream as the present one, which is why that is entered here."""
     with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream(device)):

@@ -86,7 +86,7 @@ def speed(
 
     The best of some rounds counts, as what else the machine does only slows them down; a first call, which sets things
     up, does not. is_replayed: it counts, too, how fast the work is as a CUDA graph, where it can be one."""
-    ways, best = [work, runtime.captured(work, device) if is_replayed else None], 0.0
+    ways, best = [work, runtime.try_capture(work, device) if is_replayed else None], 0.0
     for way in filter(None, ways):
         way()
         runtime.synchronize(device)
