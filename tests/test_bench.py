@@ -59,7 +59,7 @@ def test_a_line_has_its_figures(words: str, capsys) -> None:
 def test_the_network_alone_counts_at_its_faster_one(name: str, capsys, monkeypatch) -> None:
     """As on CUDA, where the other is a graph: here one that has no work."""
     replays = []
-    monkeypatch.setattr(net, "captured", lambda work, device: lambda: replays.append(1))
+    monkeypatch.setattr(net, "try_capture", lambda work, device: lambda: replays.append(1))
     assert measured(f"{name} {TINY} {SHORT} {'' if name == 'net' else '--sims 3'}", capsys) and replays
 
 

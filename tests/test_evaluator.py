@@ -5,13 +5,13 @@ import gc
 import weakref
 
 import pytest
+import tiny
 import torch
 from positions import play_random
 
 from zerogo import board
 from zerogo.board import symmetry
 from zerogo.board.flood import pack_rows, unpack_rows
-from zerogo.config import NetworkConfig
 from zerogo.config.sections import VALUE_POOLING
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator
@@ -23,15 +23,8 @@ ENCODER = make_encoder("zero17", komi_input=True)
 
 
 def make_network(value_pooling: str = "max") -> Network:
-    """Returns a small network whose readouts are sharp enough to tell moves apart."""
-    torch.manual_seed(5)
-    channels = dict.fromkeys(("channels", "pooling_channels", "head_channels", "value_hidden"), 8)
-    settings = NetworkConfig(blocks=2, **channels, value_pooling=value_pooling)
-    network = Network(settings, ENCODER.num_planes, ENCODER.num_globals, 5)
-    for name, parameter in network.named_parameters():
-        if "readout" in name:
-            torch.nn.init.normal_(parameter, std=0.5)
-    return network
+    settings = tiny.config("game.size=5", "network.blocks=2", f"network.value_pooling={value_pooling}")
+    return tiny.network(settings, is_sharp=True)
 
 
 def make_evaluator(symmetries: str, dtype: torch.dtype = torch.float32) -> Evaluator:

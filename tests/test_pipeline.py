@@ -87,25 +87,6 @@ def test_calibration_is_the_gap_between_values_and_results() -> None:
     assert calibration_error(values, results) == pytest.approx((2 * 0.4 + 0.0) / 4)
 
 
-def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
-    before, found = checkpoint.newest(copied / "tiny"), find_shards(copied / "tiny" / "replay")
-    shards = {shard.path.name for shard in found}
-    folder = tiny.run(copied, "pipeline.iterations=4", resume=True)
-    after = checkpoint.newest(folder)
-    first = checkpoint.load(checkpoint.paths(folder)[2])
-    assert [one.counters["iterations"] for one in (before, first, after)] == [2, 3, 4]
-    for one, other in ((before, first), (first, after)):
-        assert one.step < other.step and one.counters["seconds"] < other.counters["seconds"]
-        assert one.counters["games"] <= other.counters["games"]
-        assert one.counters["replay"]["total"] < other.counters["replay"]["total"]
-        assert other.trainer["samples"] == other.step * 16
-    assert shards < {shard.path.name for shard in find_shards(folder / "replay")}
-    steps = [state["step"] for state in after.trainer["optimizer"]["state"].values()]
-    assert all(int(step) == after.step for step in steps)  # the optimiser's own count: its statistics went on
-    assert charted_iterations(folder) == [1, 2, 3, 4]
-    assert f"tiny@{before.step}" in {meeting.player for meeting in pool.read(folder / pool.FILE)}
-
-
 def test_a_run_keeps_the_precision_that_it_picked(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     earlier: list[str] = []
     monkeypatch.setattr(tuning, "tune", lambda _, __, before: earlier.append(before) or torch.float32)
@@ -114,10 +95,14 @@ def test_a_run_keeps_the_precision_that_it_picked(copied: Path, monkeypatch: pyt
     assert earlier == ["", "float32"]
 
 
-def test_training_settings_may_change(copied: Path) -> None:
+def test_a_run_that_has_ended_goes_on_under_other_settings(copied: Path) -> None:
+    before = checkpoint.newest(copied / "tiny")
     settings = "pipeline.iterations=3", "replay.capacity=3000", "training.learning_rate=0.01"
-    after = checkpoint.newest(tiny.run(copied, *settings, resume=True))
+    folder = tiny.run(copied, *settings, resume=True)
+    after = checkpoint.newest(folder)
+    assert charted_iterations(folder) == [1, 2, 3] and before.step < after.step == after.trainer["samples"] / 16
     assert [group["lr"] for group in after.trainer["optimizer"]["param_groups"]] == [0.01, 0.01]
+    assert f"tiny@{before.step}" in {meeting.player for meeting in pool.read(folder / pool.FILE)}
 
 
 def refused(folder: Path, pattern: str, *overrides: str, resume: bool = False) -> None:

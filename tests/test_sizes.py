@@ -56,16 +56,6 @@ def test_games_end_at_caps_of_their_own() -> None:
     assert ends == [[True, False, False], [True, False, True], [True, True, True]]
 
 
-def sharp_network(config: Config) -> torch.nn.Module:
-    """Returns a network whose readouts tell positions apart."""
-    network = tiny.network(config)
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            if "readout" in name:
-                parameter.normal_(std=0.5, generator=torch.Generator().manual_seed(len(name)))
-    return network
-
-
 def games_by_number(config: Config, num_games: int, evaluator: object | None = None) -> tuple[dict, Samples]:
     """Returns the games of a stretch of self-play, each with its end, and all samples."""
     selfplay = tiny.self_play(config, evaluator or tiny.Table(), 3)
@@ -149,7 +139,7 @@ def learned(batch: TrainingBatch, precision: torch.dtype = torch.float32) -> tup
     """Returns the metrics and the gradients of a fresh network's first step."""
     config = tiny.config("network.blocks=2", "network.value_pooling=area")
     encoder, heads = make_encoder("zero17", True), config.network.heads
-    trainer = Trainer(sharp_network(config), encoder, config.training, heads, "cpu", precision)
+    trainer = Trainer(tiny.network(config, is_sharp=True), encoder, config.training, heads, "cpu", precision)
     trainer._clip = lambda: torch.zeros(())
     metrics = trainer.step(batch)
     gradients = {name: parameter.grad for name, parameter in trainer.network.named_parameters()}
@@ -182,4 +172,4 @@ def test_losses_and_gradients(sizes: str) -> None:
     assert one == pytest.approx(other, rel=1e-4, abs=1e-5)
     largest = max(float(gradient.abs().max()) for gradient in gradients.values())
     for name, gradient in gradients.items():
-        assert torch.allclose(found[name], gradient, atol=2e-5 * max(1.0, largest), rtol=1e-3), name
+        assert torch.allclose(found[name], gradient, atol=1e-4 * max(1.0, largest), rtol=1e-3), name

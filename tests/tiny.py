@@ -46,11 +46,15 @@ def config(*overrides: str) -> Config:
     return with_overrides(Config(), [*SETTINGS, *overrides])
 
 
-def network(settings: Config, seed: int = 1) -> Network:
-    """Returns a fresh network of the config's shape."""
-    with torch.random.fork_rng(devices=[]):
+def network(settings: Config, seed: int = 1, is_sharp: bool = False) -> Network:
+    """Returns a fresh network of the config's shape; is_sharp: its readouts tell positions and moves apart."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
-        return fresh_network(settings)
+        made = fresh_network(settings)
+        for name, parameter in made.named_parameters() if is_sharp else ():
+            if "readout" in name:
+                parameter.normal_(std=0.5)
+        return made
 
 
 def fresh_checkpoint(settings: Config, step: int = 1) -> Checkpoint:

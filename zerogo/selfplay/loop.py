@@ -305,8 +305,7 @@ class SelfPlay:
 
     def _record(self, game_index: Tensor, before: board.State, actions: Tensor, result: SearchResult) -> None:
         played = {"actions": actions, "policy": result.policy, "root_value": result.value}
-        of_games = {"policy_weight": self.plan.is_full, "is_sample": self.plan.is_full, "game": self.drawn.number}
-        of_games["network_step"] = self.network_steps
+        of_games = {"policy_weight": self.plan.is_full, "game": self.drawn.number, "network_step": self.network_steps}
         played |= {name: select_games(numbers, game_index) for name, numbers in of_games.items()}
         self.recorder.write(game_index, before, **played)
 

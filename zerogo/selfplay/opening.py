@@ -77,16 +77,16 @@ def _play_random(game: GameConfig, numbers: Tensor, seed: int, device: torch.dev
         before = states.select(going)
         actions = player.choose(before, numbers[going], seed)
         fields = {"actions": actions, "policy": even[going], "root_value": torch.zeros(len(going), device=device)}
-        fields |= {"policy_weight": torch.zeros_like(going), "is_sample": torch.ones_like(going)}
-        fields["network_step"] = torch.zeros_like(going)
+        fields |= {"policy_weight": torch.ones_like(going), "network_step": torch.zeros_like(going)}
         recorder.write(going, before, game=numbers[going], **fields)
         states = board.put_(states, going, board.step_(before, actions))
         collected.moves += len(going)
     score, ownership = scoring.result_black(states)
     length = states.ply.to(torch.int64)
     samples = recorder.samples(length, score, ownership, is_resigned=torch.zeros_like(states.finished))
-    # Nobody searched, so there are no root values to come, whose best guess the result is.
-    samples = replace(samples, short_values=samples.value.unsqueeze(1).expand(-1, 3))
+    # Nobody searched: the policies weigh nothing, and the best guess of root values to come is the result.
+    unsearched = {"policy_weight": torch.zeros_like(samples.policy_weight)}
+    samples = replace(samples, **unsearched, short_values=samples.value.unsqueeze(1).expand(-1, 3))
     collected.samples.append(samples.packed())
     ends = torch.where(states.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
     collected.add_finished(states, score, ends, ownership)

@@ -92,9 +92,8 @@ class SelfPlayResult:
 class Recorder:
     """The positions and searches of B games by ply: tables [B, T, …] on the games' device, T plies at most.
 
-    There is a table for each field of `Samples` that is known while a game is played, one of the actions (int16) and
-    `is_sample` (bool), whether the ply is to be learned from. Of the eight positions of a sample only
-    the newest is kept: the others are those of the plies before it."""
+    There is a table for each field of `Samples` that is known while a game is played, and one of the actions (int16).
+    Of the eight positions of a sample only the newest is kept: the others are those of the plies before it."""
 
     tables: dict[str, Tensor]
 
@@ -102,11 +101,7 @@ class Recorder:
     def empty(num_games: int, max_plies: int, board_size: int, device: torch.device) -> "Recorder":
         """Returns a recorder without a ply."""
         kinds = {name: kind for name, kind in layout(board_size).items() if name not in KNOWN_AT_THE_END}
-        kinds |= {
-            "rows": (kinds["rows"][0], (2, board_size)),
-            "actions": (torch.int16, ()),
-            "is_sample": (torch.bool, ()),
-        }
+        kinds |= {"rows": (kinds["rows"][0], (2, board_size)), "actions": (torch.int16, ())}
         first = num_games, max_plies
         tables = {name: torch.zeros(*first, *s, dtype=dtype, device=device) for name, (dtype, s) in kinds.items()}
         return Recorder(tables)
@@ -115,22 +110,22 @@ class Recorder:
         """Writes one ply of the games `game_index` (int64 [K]) before it is played: states of K games, and what stands
         in the other tables.
 
-        actions: int64 [K]. policy: float32 [K, A]. root_value: float32 [K], side to move. is_sample,
-        policy_weight: bool [K]. game, network_step: int64 [K]."""
+        actions: int64 [K]. policy: float32 [K, A]. root_value: float32 [K], side to move. policy_weight: bool [K],
+        whether the ply becomes a sample. game, network_step: int64 [K]."""
         row = torch.add(states.ply, game_index, alpha=self.tables["actions"].shape[1])
         fields["rows"] = torch.stack((states.black, states.white), dim=1)
         named = {**vars(states.rules), **vars(states), **fields}
         copies.put_([table.flatten(0, 1) for table in self.tables.values()], row, [named[name] for name in self.tables])
 
     def samples(self, length: Tensor, score_black: Tensor, ownership_black: Tensor, is_resigned: Tensor) -> Samples:
-        """Returns the samples of all games, which are over: the plies that were written with `is_sample`, game by game.
+        """Returns the samples of all games, which are over: the plies that have a `policy_weight`, game by game.
 
         length: int64 [B]. score_black: float32 [B], komi included. ownership_black: int8 [B, N, N]. is_resigned: bool
         [B], the final board is then unknown."""
-        plies = torch.arange(self.tables["is_sample"].shape[1], device=length.device)
-        is_kept = self.tables["is_sample"] & (plies < length.unsqueeze(1))
+        plies = torch.arange(self.tables["actions"].shape[1], device=length.device)
+        is_kept = (self.tables["policy_weight"] > 0) & (plies < length.unsqueeze(1))
         game, ply = is_kept.nonzero().unbind(1)  # between moves the host may look
-        fields = {name: t[game, ply] for name, t in self.tables.items() if name not in ("rows", "actions", "is_sample")}
+        fields = {name: t[game, ply] for name, t in self.tables.items() if name not in ("rows", "actions")}
         following = self.tables["actions"][game, (ply + 1).clamp(max=len(plies) - 1)]
         back = ply.unsqueeze(1) - torch.arange(POSITIONS, device=ply.device)
         rows = self.tables["rows"][game.unsqueeze(1), back.clamp(min=0)]
