@@ -23,7 +23,7 @@ import tiny
 import torch
 from searches import GUMBEL, PUCT, TableEvaluator, random_games
 
-from zerogo import board, kernels
+from zerogo import board, checkpoint, kernels, tuning
 from zerogo.arena import MatchSettings, play_match
 from zerogo.board import rng
 from zerogo.board.rng import Purpose
@@ -44,11 +44,13 @@ from zerogo.selfplay import random_games as random_self_play
 from zerogo.selfplay.playout import PlayoutEvaluator
 from zerogo.system.signals import Signals
 from zerogo.system.telemetry import Progress
+from zerogo.tensorboard_plugin import jobs
 from zerogo.tuning import trials
 
 pretend_cuda = sys.modules.get("pretend_cuda")  # where Python has imported it at its start
 on_cuda = pytest.mark.gpu
 HERE, CUDA = Path(__file__).parent, torch.device("cuda")
+FEW, _module_for = ("tree", "roots", "draws"), kernels.module_for
 
 
 def counted(function: Callable) -> Callable:
@@ -82,6 +84,12 @@ def seen() -> Iterator[Any]:
     """Counts launches and waits inside a `with` block; none on a real GPU."""
     with pretend_cuda.seen() if pretend_cuda else nullcontext(Mock(launches=Counter(), waits=Counter())) as found:
         yield found
+
+
+def use_few_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves all to torch but for what a search as a graph needs: interpreted kernels take long."""
+    few = lambda name, device: _module_for(name, device) if name in FEW or device.type == "cpu" else None  # noqa: E731
+    monkeypatch.setattr(kernels, "module_for", few)
 
 
 # The pretended device itself
@@ -208,9 +216,7 @@ def test_the_games_are_the_cpus(words: list[str], request: pytest.FixtureRequest
     """Searches of two lengths, so that some games move while others go on; games that are over, resigned ones too, are
     taken in and replaced; steps are replayed as a graph. Interpreted, only one case has all kernels."""
     if pretend_cuda and "[all]" not in request.node.name:
-        offered, module_for = ("tree", "roots", "draws"), kernels.module_for
-        keep = lambda name, device: module_for(name, device) if name in offered or device.type == "cpu" else None  # noqa: E731
-        monkeypatch.setattr(kernels, "module_for", keep)
+        use_few_kernels(monkeypatch)
     monkeypatch.setattr(graph, "PAYS", 1)
     settings = tiny.config(*WORDS, *words)
     ours, learned, selfplay = played(settings, CUDA, 4)
@@ -265,9 +271,7 @@ def test_the_host_waits_once_in_a_move_and_once_for_ended_games(algorithm: str, 
 def test_a_match_keeps_its_graphs_from_move_to_move(monkeypatch) -> None:
     """One for each player and number of games, filled up to a power of two; without kept states each move has one."""
     monkeypatch.setattr(graph, "PAYS", 1)
-    offered, module_for = ("tree", "roots", "draws"), kernels.module_for
-    keep = lambda name, device: module_for(name, device) if name in offered or device.type == "cpu" else None  # noqa: E731
-    monkeypatch.setattr(kernels, "module_for", keep)
+    use_few_kernels(monkeypatch)
     found = {}
     for device in (tiny.CPU, CUDA):
         players = [
@@ -338,6 +342,20 @@ def test_an_actor_plays_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(Interrupted):
         actor.go()
     assert actor.selfplay.device.type == "cuda" and actor.shards == 1
+
+
+@counted
+def test_the_tab_thinks_on_the_device_with_kernels_that_were_tried(tmp_path: Path, monkeypatch) -> None:
+    tried: list[tuple[str, int]] = []
+    monkeypatch.setattr(tuning, "prove_kernels", lambda device, size: tried.append((device.type, size)))
+    monkeypatch.setattr(tuning, "ask", lambda *_: [{"fault": "is not tried here"}])
+    checkpoint.save(tmp_path / "a.pt", tiny.fresh_checkpoint(tiny.config()))
+    asked = {"networks": [str(tmp_path / "a.pt")], "position": {"size": 3, "moves": []}, "visits": 4, "on_device": True}
+    desk = jobs.Desk()
+    with kernels.plain(), pytest.warns(UserWarning, match="bfloat16 is not tried here on this GPU"):
+        *_, last = jobs.think(desk, asked)
+    assert last["visits"] >= 4 and desk.analyst(asked["networks"][0], True)[0].device.type == "cuda"
+    assert ("cuda", 3) in tried
 
 
 @on_cuda

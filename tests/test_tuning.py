@@ -287,19 +287,6 @@ def test_all_ranks_have_the_precision_of_rank_0(stand_in: Callable, monkeypatch:
         tuning.tune(AUTO, CPU)
 
 
-def test_a_gpu_is_tried_as_a_cpu_is(stand_in: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "gpu_facts", lambda device: {"gpu": "a new one"})
-    gpu, slower = torch.device("cuda"), {"float32": RATES["bfloat16"], "bfloat16": RATES["float32"]}
-    stand_in({"precision": slower})
-    assert tuning.pick_dtype("auto", gpu, AUTO) == torch.float32
-    next(kernels.cache_folder().glob("*.json")).unlink()
-    stand_in({"precision": "SIGSEGV"})
-    with pytest.warns(UserWarning, match="bfloat16 ends with a segmentation fault on this GPU: float32"):
-        assert tuning.pick_dtype("auto", gpu, AUTO) == torch.float32
-    with pytest.raises(InputError, match="precision is bfloat16, which ends .* on this GPU"):
-        tuning.pick_dtype("bfloat16", gpu, AUTO)
-
-
 @pytest.mark.parametrize("table", [None, {"precision": "SIGKILL"}, {"precision": 3}], ids=str)
 def test_what_could_not_be_tried_is_tried_at_the_next_start(table: dict | None, stand_in: Callable) -> None:
     """Where no process can be started, or somebody else ended it; bfloat16 by name is taken at its word."""

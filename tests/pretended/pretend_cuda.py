@@ -174,6 +174,9 @@ def run(function, arguments, named):
     name, device = function.overloadpacket.__name__, named.get("device")
     if not has_cuda(arguments) and not has_cuda(named.values()) and not (device and device.type == "cuda"):
         return _run_on_host(function, name, arguments, named)
+    if function.namespace == "c10d":
+        with outside():
+            return function(*pytree.tree_map(host_of, (arguments, named))[0], **named)
     if is_composite(function):
         with MODE:
             result = function.decompose(*arguments, **named)
@@ -462,6 +465,10 @@ def _install_torch() -> None:
     torch.cuda.set_sync_debug_mode = lambda mode: SYNC_MODE.__setitem__(0, mode)
     torch.cuda.Stream = torch.cuda.Event = Stream
     torch.cuda.CUDAGraph, torch.cuda.graph = Graph, _capture
+    start = torch.distributed.init_process_group
+    gloo = lambda backend, **named: start(backend.replace("nccl", "gloo"), **named)  # noqa: E731
+    torch.distributed.init_process_group = gloo
+    torch.distributed.Logger.set_runtime_stats_and_log = lambda _: None  # it wants CUDA's clock
     torch.__future__.set_overwrite_module_params_on_conversion(True)  # `parameter.data = …` would lose `host`
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device="cuda") then copies where the mode sees it
     torch.version.cuda = torch.version.cuda or "13.0"

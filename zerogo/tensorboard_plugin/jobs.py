@@ -90,7 +90,8 @@ class Desk:
         pair = self._analysts.pop((path, changed, on_device), None)
         if pair is None:
             saved, device = checkpoint.load(path), runtime.pick_device("auto" if on_device else "cpu")
-            dtype = tuning.pick_dtype("auto" if on_device else "float32", device, saved.config)
+            precision = f"run.precision={'auto' if on_device else 'float32'}"
+            dtype = tuning.tune(with_overrides(saved.config, [precision]), device)
             analyst = make_analyst(saved, saved.config.evaluation, device, dtype)
             pair = analyst, AnalysisSession(analyst, most_bytes=MOST_TREE)
         _keep(self._analysts, (path, changed, on_device), pair, KEPT_ANALYSTS)
