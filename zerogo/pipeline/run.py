@@ -36,7 +36,7 @@ from zerogo.tuning import slots
 METRICS_EVERY = 8  # steps between two computations of the heads' metrics, which cost half as much again as learning
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
 HELD_OUT_BATCHES = 4  # batches' worth of held-out samples that are measured after each iteration
-RANK_SYNC_SECONDS, MOST_STEPS = 0.5, 64  # at most so long, and so many training steps, between two syncs of the ranks
+RANK_SYNC_SECONDS, MOST_STEPS = 2.0, 64  # at most so long, and so many training steps, between two syncs of the ranks
 PICTURE_EVERY = 10  # iterations between pictures
 
 
@@ -307,6 +307,7 @@ class Run:
 
     def _run_iteration(self) -> None:
         """Plays, learns and charts once, and saves a checkpoint when one is due. Resumes a snapshot's iteration."""
+        begun, waited = time.monotonic(), distributed.seconds_waited()
         if not self.iteration.is_learning:
             self._play()
         numbers, collected = self.iteration.numbers | self._learn(), self.iteration.collected
@@ -316,6 +317,10 @@ class Run:
             self.selfplay.set_network(self._evaluator(), self.trainer.steps)
         self.state.iterations, self.shown.part, self.iteration = self.state.iterations + 1, 0.0, Iteration()
         self._sync_ranks()
+        if distributed.world_size() > 1:
+            share = (distributed.seconds_waited() - waited) / (time.monotonic() - begun)
+            (waiting,) = distributed.all_reduce_max([share])
+            numbers["time/waiting_share"], self.shown.values["waiting"] = waiting, f"{100 * waiting:.0f} %"
         distributed.on_rank0(self._chart, collected, numbers)
         if self.state.seconds - self.state.last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
             self._save()

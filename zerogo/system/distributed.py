@@ -219,6 +219,26 @@ def restarts_run(begun: int) -> bool:
     return is_restart and broadcast_from_rank0(is_ours)
 
 
+class _Waits:
+    """A clock that runs while this rank waits in a collective call for the others."""
+
+    seconds = 0.0
+
+    def __enter__(self) -> None:
+        self.seconds -= time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.monotonic()
+
+
+_waits = _Waits()
+
+
+def seconds_waited() -> float:
+    """Returns how long this process has waited for other ranks so far, but for averages of gradients."""
+    return _waits.seconds
+
+
 def local_count(number: int) -> int:
     """Returns this rank's share of a number of things: all shares together are the number, none differs by more than
     1."""
@@ -235,7 +255,8 @@ def all_gather_object(value: Any) -> list[Any]:
     """Returns the values of all ranks, by rank: anything that pickles."""
     values = [value] * world_size()
     if world_size() > 1:
-        dist.all_gather_object(values, value)
+        with _waits:
+            dist.all_gather_object(values, value)
     return values
 
 
@@ -244,7 +265,8 @@ def all_reduce_max(numbers: Sequence[float]) -> list[float]:
     if world_size() == 1:
         return list(numbers)
     largest = torch.tensor(numbers, dtype=torch.float64)
-    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    with _waits:
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
     return largest.tolist()
 
 
