@@ -1,8 +1,7 @@
 """Random moves: the player that makes them, and positions evaluated by random games (playouts), with no network."""
 
 import re
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
@@ -10,18 +9,17 @@ from torch import Tensor
 from zerogo import board, kernels, scoring
 from zerogo.board import flood, rng
 from zerogo.board.eyes import eyes
-from zerogo.board.position import Position, own_and_opponent
+from zerogo.board.position import Position, legal_rows, own_and_opponent, play
 from zerogo.board.rng import Purpose
 from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
 from zerogo.search.game import utility
-from zerogo.system.tensors import TensorFields, sent
+from zerogo.system.tensors import sent
 
 LONGEST = 2  # a playout ends after so many plies per point; nearly all end by passes before, as eyes are spared
 MOST_PLAYOUTS = 100_000  # of a move, as many as `evaluation.simulations` may be
 FIRST_WEIGHT, FIRST_TEMPERATURE = 4.0, 0.15  # of all-moves-as-first, see `_first_moves`
-DROP_EVERY = 8  # tries between looks for games that have ended
 _DRAW = 2  # seed of the playouts' draws
 
 
@@ -126,85 +124,26 @@ def _played(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
     return black.to(torch.float32) - white.to(torch.float32), first
 
 
-@dataclass(frozen=True)
-class _RandomGames(TensorFields):
-    """K random games that are running. own, opponent: int32 [K, N], stones of the side to move and of the other.
-    black_moves: bool [K]. passes, ply, longest: int [K]. struck: int32 [K, N], points that are not drawn at this ply
-    (suicide, ko). played, first: int32 [K, N], where a stone was placed, and where the side to move at the start placed
-    the first. game_index: int64 [K], their places in the result."""
-
-    own: Tensor
-    opponent: Tensor
-    on_board: Tensor
-    black_moves: Tensor
-    passes: Tensor
-    ply: Tensor
-    longest: Tensor
-    keys: Tensor
-    struck: Tensor
-    played: Tensor
-    first: Tensor
-    game_index: Tensor
-
-    @property
-    def is_running(self) -> Tensor:
-        """bool [K]."""
-        return (self.passes < 2) & (self.ply < self.longest)
-
-    def try_one(self) -> Self:
-        """Returns the games after a drawn point, or a pass where there is none; a suicide is struck out instead."""
-        keys = self.keys + rng.GOLDEN  # the next number of each key, as of `rng.split`
-        points = self.on_board & ~(self.own | self.opponent | self.struck | eyes(self.own, self.on_board))
-        until = flood.unpack_rows(points).flatten(1).cumsum(1)
-        rank = (((rng.mix(keys) >> 40) & 0xFFFFFF) * until[:, -1]) >> 24
-        place = flood.points_to_rows((until <= rank.unsqueeze(1)).sum(1), points.shape[1])
-        stones = torch.stack([self.own | place, self.opponent])
-        dead = stones & ~_grow(flood.neighbours(self.on_board & ~(stones[0] | stones[1])) & stones, stones)
-        captured = dead[1]
-        has_captured, is_suicide = (captured != 0).any(1), (dead[0] != 0).any(1)
-        is_played = ((has_captured | ~is_suicide) & self.is_running).unsqueeze(1)
-        is_alone = ((flood.neighbours(place) & self.on_board & ~self.opponent) == 0).all(1)
-        is_ko = is_alone & (flood.count(captured) == 1)
-        placed = torch.where(is_played & (self.played & place == 0), place, 0)
-        return replace(
-            self,
-            own=torch.where(is_played, self.opponent & ~captured, self.own),
-            opponent=torch.where(is_played, stones[0], self.opponent),
-            black_moves=self.black_moves ^ is_played.squeeze(1),
-            passes=torch.where(is_played.squeeze(1), torch.where(until[:, -1] == 0, self.passes + 1, 0), self.passes),
-            ply=self.ply + is_played.squeeze(1),
-            keys=keys,
-            struck=torch.where(is_played, torch.where(is_ko.unsqueeze(1), captured, 0), self.struck | place),
-            played=self.played | placed,
-            first=self.first | torch.where((self.ply % 2 == 0).unsqueeze(1), placed, 0),
-        )
-
-
-def _grow(seeds: Tensor, within: Tensor) -> Tensor:
-    """Returns all points of `within` that are connected to a seed through it, on the host, which looks for the end:
-    for the few steps of most positions that is faster than `flood.flood` without a kernel."""
-    while True:
-        before = seeds
-        for _ in range(2):  # a look costs as much as a step
-            seeds = seeds | (flood.neighbours(seeds) & within)
-        if torch.equal(seeds, before):
-            return seeds
-
-
 def play_out(state: board.State, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns what `kernels.cpu.playouts.play_out` does, with the same draws: the torch version of the random games."""
-    places = torch.arange(len(keys))
-    parents = places // (len(keys) // state.num_games)
-    own, opponent = (rows[parents] for rows in own_and_opponent(state))
-    passes, none = torch.where(state.finished, 2, state.passes)[parents], torch.zeros_like(own)
-    struck = flood.points_to_rows(state.ko.to(torch.int64), state.board_size)[parents]
-    sides = (own, opponent, state.on_board[parents], (state.to_play == board.BLACK)[parents])
-    games = _RandomGames(*sides, passes, torch.zeros_like(places), longest[parents], keys, struck, none, none, places)
-    ends = torch.zeros(3, *none.shape, dtype=torch.int32)
-    while len(games.game_index):
-        for _ in range(DROP_EVERY):
-            games = games.try_one()
-        black = torch.where(games.black_moves.unsqueeze(1), games.own, games.opponent)
-        ends[:, games.game_index] = torch.stack([black, games.own ^ games.opponent ^ black, games.first])
-        games = games.select(games.is_running.nonzero().squeeze(1))
-    return ends[:2], ends[2]
+    """Returns what `kernels.cpu.playouts.play_out` does, with the same draws, by the rules of `board.position`."""
+    parents = torch.arange(len(keys)) // (len(keys) // state.num_games)
+    position = Position(**{field.name: getattr(state, field.name)[parents] for field in fields(Position)})
+    on_board, cap, begun = state.on_board[parents], position.ply + longest[parents], position.ply
+    struck = played = first = torch.zeros_like(on_board)  # struck: suicides that were drawn at this ply
+    while not bool(position.finished.all()):
+        own, opponent = own_and_opponent(position)
+        ko = flood.points_to_rows(position.ko.to(torch.int64), position.board_size)
+        keys = keys + rng.GOLDEN  # the next number of each key, as of `rng.split`
+        points = flood.unpack_rows(on_board & ~(own | opponent | struck | ko | eyes(own, on_board))).flatten(1)
+        until = points.cumsum(1)
+        rank = (((rng.mix(keys) >> 40) & 0xFFFFFF) * until[:, -1]) >> 24
+        actions = (until <= rank.unsqueeze(1)).sum(1)
+        place = flood.points_to_rows(actions, position.board_size)
+        waits = position.finished | ((place & ~legal_rows(position, on_board, None)) != 0).any(1)
+        placed = torch.where(waits.unsqueeze(1), 0, place & ~played)
+        is_own = ((position.ply - begun) % 2 == 0).unsqueeze(1)
+        played, first = played | placed, first | torch.where(is_own, placed, 0)
+        struck = torch.where(waits.unsqueeze(1), struck | place, 0)
+        after, _ = play(replace(position, finished=waits), actions, on_board, None, cap)
+        position = replace(after, finished=torch.where(waits, position.finished, after.finished))
+    return torch.stack([position.black, position.white]), first
