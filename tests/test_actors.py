@@ -103,7 +103,7 @@ def inbox(run: Path, said: list[str], **changes: Any) -> Inbox:
     return Inbox(run, newest.config, newest.encoder().name, state, Signals(said.append))
 
 
-def test_a_shard_is_taken_once_and_goes_when_two_commits_have_it(begun: Path, tmp_path: Path) -> None:
+def test_a_shard_is_taken_once_and_goes_when_two_snapshots_have_it(begun: Path, tmp_path: Path) -> None:
     run = shutil.copytree(begun / "tiny", tmp_path / "tiny")
     first, second = shards(run)
     games = games_of([first]), games_of([second])
@@ -113,13 +113,13 @@ def test_a_shard_is_taken_once_and_goes_when_two_commits_have_it(begun: Path, tm
     assert box.take(one, 100, 1) == games[0] == len(one.lengths) and taken == [first.name]
     assert int(one.samples[0].game.min()) == 100 and int(one.samples[0].game.max()) == 99 + games[0]
     (tmp_path / second.name).rename(second)
-    in_snapshot, last_committed = list(taken), dict(last)
+    in_snapshot, last_in_snapshot = list(taken), dict(last)
     box.after_snapshot()
     assert box.take(one, 100, 1) == games[1] and box.take(one, 100, 1) == 0
     box.after_snapshot()
     assert shards(run) == [second.with_name(second.name + actors.TAKEN)] and taken == [second.name]
     # Killed before that snapshot was there: what it would have held is taken again, and nothing twice.
-    box = inbox(run, said := [], external=in_snapshot, actors=last_committed)
+    box = inbox(run, said := [], external=in_snapshot, actors=last_in_snapshot)
     assert box.take(other, 100, 1) == games[1]
     box.after_snapshot()
     box.after_snapshot()

@@ -1,5 +1,4 @@
-"""Matches beside a run: the run goes on meanwhile, outlives what goes wrong in them, and takes them along when it
-dies."""
+"""Matches in the background: the run continues meanwhile, survives their faults, and ends them when it dies."""
 
 import json
 import os
@@ -35,13 +34,13 @@ def matches(*overrides: str) -> Matches:
     return Matches(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32)
 
 
-def beside(run: Matches, tmp_path: Path, lines: list[str]) -> BackgroundMatches:
+def background(run: Matches, tmp_path: Path, lines: list[str]) -> BackgroundMatches:
     return BackgroundMatches(run, Telemetry(tmp_path / "logs"), lines.append)
 
 
 def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) -> None:
     lines = []
-    one = beside(matches("evaluation.games=4"), tmp_path, lines)
+    one = background(matches("evaluation.games=4"), tmp_path, lines)
     one.start(saved, 7, 12.5)
     assert one.running and (one.step, one.begun, one.state.last_match) == (7, 12.5, 0.0)
     one.poll_results(wait=True)
@@ -110,7 +109,7 @@ class Telling(Matches):
 def test_their_process_is_set_up_as_the_run_is(tmp_path: Path) -> None:
     settings, lines = tiny.config("run.kernels=plain", "run.threads=2"), []
     checkpoint.save(tmp_path / "run" / "plain.pt", tiny.fresh_checkpoint(settings, step=7))
-    one = beside(Telling(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32), tmp_path, lines)
+    one = background(Telling(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32), tmp_path, lines)
     one.start(tmp_path / "run" / "plain.pt", 7, 1.0)
     one.poll_results(wait=True)
     with kernels.plain():
@@ -133,12 +132,12 @@ def test_on_a_gpu_they_play_few_games_at_once(monkeypatch) -> None:
 
 
 def test_they_end_with_a_run_that_fails_and_keep_their_checkpoint_till_then(tmp_path: Path, monkeypatch) -> None:
-    started, rounds, play = [], [], run.Run._run_iteration
+    started, iterations, play = [], [], run.Run._run_iteration
 
     def fails(self: run.Run) -> None:
-        rounds.append(play(self))
+        iterations.append(play(self))
         started.append((self.background_matches._process, self.background_matches.path))
-        if len(rounds) == 4:
+        if len(iterations) == 4:
             assert self.background_matches.path.exists() and len(checkpoint.paths(self.directory)) == 2
             raise InputError("a sanity check")
 
@@ -151,7 +150,7 @@ def test_they_end_with_a_run_that_fails_and_keep_their_checkpoint_till_then(tmp_
 
 def test_a_checkpoint_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     lines = []
-    one = beside(matches(), tmp_path, lines)
+    one = background(matches(), tmp_path, lines)
     one.start(tmp_path / "gone.pt", 7, 1.0)
     one.poll_results(wait=True)
     assert not one.running and "no matches of step 7" in lines[-1] and "gone.pt" in lines[-1]

@@ -31,13 +31,13 @@ from zerogo.system.runtime import RunLock
 from zerogo.system.signals import PipeSafeStream, Signals
 from zerogo.system.telemetry import Telemetry
 
-ROUNDS = ("pipeline.iterations=2", "replay.min_window=100", "replay.capacity=400")
+TWO_ITERATIONS = ("pipeline.iterations=2", "replay.min_window=100", "replay.capacity=400")
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was never stopped."""
-    return tiny.run(tmp_path_factory.mktemp("whole"), *ROUNDS)
+    return tiny.run(tmp_path_factory.mktemp("whole"), *TWO_ITERATIONS)
 
 
 def ring(number: int) -> None:
@@ -69,7 +69,7 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
     phases = set()
     while True:
         try:
-            tiny.run(tmp_path, *ROUNDS, resume=(tmp_path / "tiny").exists())
+            tiny.run(tmp_path, *TWO_ITERATIONS, resume=(tmp_path / "tiny").exists())
             break
         except Interrupted as stopped:
             assert stopped.number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -90,7 +90,7 @@ def test_a_run_that_dies_at_any_of_its_file_operations_goes_on(whole: Path, tmp_
     folder, deaths, newest = tmp_path / "tiny", 0, ""
 
     def go_on() -> None:
-        tiny.run(tmp_path, *ROUNDS, resume=(folder / "config.yaml").exists())
+        tiny.run(tmp_path, *TWO_ITERATIONS, resume=(folder / "config.yaml").exists())
 
     while dies(deaths + 1, go_on, (os, "replace"), (Path, "unlink")):
         deaths += 1
@@ -109,7 +109,7 @@ GATED += "selfplay.slots=2 pipeline.games_per_iteration=2 selfplay.random_openin
 def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped(
     tmp_path: Path, monkeypatch, capfd
 ) -> None:
-    """Of five rounds' checkpoints the first meets nobody, the second and fourth lose, the third wins."""
+    """Of five iterations' checkpoints the first meets nobody, the second and fourth lose, the third wins."""
     tiny.decide_matches([0, 0.54, 0.55, 0.54], monkeypatch.setattr)
     used, use, folder = [], SelfPlay.set_network, tmp_path / "whole" / "tiny"
     empty = new_games(1, tiny.config().game.rules(), tiny.CPU)
@@ -132,7 +132,7 @@ def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped
     charted = [line for line in tiny.lines(folder / "logs" / "metrics.jsonl") if "time/iterations" in line]
     assert [line.get("selfplay/network_step") for line in charted] == [None, None, one, one, three]
     assert max(line["sanity/new_samples_age_iterations"] for line in charted) <= 1
-    stops, played = [(1, True), (2, False), (3, False), (4, False)], []  # rounds that are over, and whether it learns
+    stops, played = [(1, True), (2, False), (3, False), (4, False)], []  # iterations over, and whether it learns
 
     def is_asked(self: run.Run) -> bool:
         if stops and (self.state.iterations, self.iteration.is_learning) == stops[0]:
@@ -161,7 +161,7 @@ def test_a_signal_to_save_saves_and_a_second_one_to_leave_leaves_at_once(tmp_pat
     monkeypatch.setattr(
         Snapshots, "write", lambda self, snapshot, begun: (written.append(snapshot), write(self, snapshot, begun))
     )
-    tiny.run(tmp_path, *ROUNDS)
+    tiny.run(tmp_path, *TWO_ITERATIONS)
     assert len(written) == 4 and 0 == written[0].step < written[1].step < written[2].step == written[3].step
     monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
     with Signals(), pytest.raises(SystemExit):
@@ -289,7 +289,7 @@ def test_a_fault_of_the_folder_ends_the_run_with_what_is_saved(fault: str, tmp_p
     (spoil, sentence), folder = FAULTS[fault], tmp_path / "tiny"
     asked_at(monkeypatch, {40}, lambda one: (spoil(one.directory), setattr(one.signals, "snapshot_requested", True)))
     with pytest.raises(InputError, match="the run ends: " + sentence.format(run=re.escape(str(folder)))):
-        tiny.run(tmp_path, *ROUNDS, "selfplay.sgf_share=1")
+        tiny.run(tmp_path, *TWO_ITERATIONS, "selfplay.sgf_share=1")
     assert not folder.exists() if fault == "removed" else fault != "another" or not [*folder.iterdir()]
 
 
@@ -310,7 +310,7 @@ def poisoning(monkeypatch: pytest.MonkeyPatch, steps: range, averaged: bool) -> 
 @pytest.mark.parametrize("averaged", [False, True])
 def test_numbers_that_are_none_are_never_saved(averaged: bool, tmp_path: Path, monkeypatch, capsys) -> None:
     poisoning(monkeypatch, range(30, 31), averaged)
-    folder = tiny.run(tmp_path, *ROUNDS)
+    folder = tiny.run(tmp_path, *TWO_ITERATIONS)
     assert "averaged weights became NaN or infinite" in (said := capsys.readouterr().err) or not averaged
     assert len(rollbacks_of(said)) == 1
     for path in [*checkpoint.paths(folder), *snapshots.paths(folder)]:
@@ -330,7 +330,7 @@ def test_each_rollback_in_a_row_goes_further_back_until_nothing_is_left(tmp_path
     with monkeypatch.context() as patched:
         poisoning(patched, range(60, 10**6), averaged=False)
         with pytest.raises(InputError, match=r"by step \d+, as after 4 rollbacks, .*=6.25e-05; look in .*train/loss"):
-            tiny.run(tmp_path, *ROUNDS, "pipeline.iterations=9")
+            tiny.run(tmp_path, *TWO_ITERATIONS, "pipeline.iterations=9")
     names, rates = zip(*rollbacks_of(capsys.readouterr().err), strict=True)
     assert [name.partition("-")[0] for name in names] == ["snapshot", "snapshot", "step", "step"]
     assert [*names] == sorted(names[:2], reverse=True) + sorted(names[2:], reverse=True)
@@ -342,19 +342,19 @@ def test_a_cause_that_was_saved_is_left_behind(tmp_path: Path, monkeypatch, caps
     """Both snapshots have weights that are numbers, but of which learning makes none."""
     asked_at(monkeypatch, {75}, lambda one: setattr(one.signals, "exit_signal", signal.SIGTERM))
     with pytest.raises(Interrupted):
-        tiny.run(tmp_path, *ROUNDS)
+        tiny.run(tmp_path, *TWO_ITERATIONS)
     for path in snapshots.paths(folder := tmp_path / "tiny"):
         found = checkpoint.load(path)
         next(iter(found.weights.values())).fill_(1e30)
         checkpoint.save(path, found)
-    tiny.run(tmp_path, *ROUNDS, resume=True)
+    tiny.run(tmp_path, *TWO_ITERATIONS, resume=True)
     names, _ = zip(*rollbacks_of(capsys.readouterr().err), strict=True)
     assert [name.partition("-")[0] for name in names] == ["snapshot", "snapshot", "step"]
     assert checkpoint.newest(folder).counters["iterations"] == 2
     assert next(snapshots.starts(folder)).config.training.learning_rate == 0.001 / 8
 
 
-def test_settings_that_are_cut_or_gone_are_those_of_the_newest_commit(whole: Path, tmp_path: Path, capsys) -> None:
+def test_settings_that_are_cut_or_gone_are_those_of_the_newest_snapshot(whole: Path, tmp_path: Path, capsys) -> None:
     folder = shutil.copytree(whole, tmp_path / "tiny")
     path, where = folder / "config.yaml", [f"run.directory={tmp_path}"]
     text, known, start = path.read_text(), config.load(path, where), next(snapshots.starts(folder))
@@ -372,7 +372,7 @@ def test_settings_that_are_cut_or_gone_are_those_of_the_newest_commit(whole: Pat
         assert all("; it was" in line for line in snapshots.changes(known, found))
         assert len(snapshots.changes(known, found)) <= 1
     path.write_text(text.replace("learning_rate: 0.001", "learning_rate: 0.002"))
-    tiny.run(tmp_path, *ROUNDS, "training.learning_rate=0.002", resume=True)
+    tiny.run(tmp_path, *TWO_ITERATIONS, "training.learning_rate=0.002", resume=True)
     assert "training.learning_rate is 0.002; it was 0.001" in capsys.readouterr().err
 
 
@@ -408,7 +408,7 @@ def test_an_opponent_that_is_gone_is_left_out(tmp_path: Path, capsys) -> None:
 
 def test_what_can_not_be_is_refused_before_it_starts(tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(InputError, match="training.batch is 9999, .* at most 1600 samples"):
-        tiny.run(tmp_path, *ROUNDS, "training.batch=9999")
+        tiny.run(tmp_path, *TWO_ITERATIONS, "training.batch=9999")
     monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 10**8)
     with pytest.raises(InputError, match=r"replay.capacity=(\d+) would fit") as caught:
         tiny.run(tmp_path, "replay.capacity=10000000")

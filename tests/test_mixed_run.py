@@ -39,7 +39,7 @@ def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of two rounds with matches, that the tests only look at."""
+    """A run of two iterations with matches, that the tests only look at."""
     matches = ("pipeline.final_matches=true", "evaluation.every_iterations=1", "evaluation.opponents=[random, self]")
     return run(tmp_path_factory.mktemp("finished"), *matches, "evaluation.earlier_opponents=1")
 
@@ -64,7 +64,7 @@ def test_samples_and_games_of_all_boards(finished: Path) -> None:
 def test_charts_tell_the_boards_apart(finished: Path) -> None:
     records = tiny.lines(finished / "logs" / "metrics.jsonl")
     matches = [record for record in records if "eval/3x3/random_winrate" in record]
-    assert len(matches) == 2  # after the first round and at the end
+    assert len(matches) == 2  # after the first iteration and at the end
     for size in SIZES:
         tags = {f"eval/{size}x{size}/elo", f"eval/{size}x{size}/self_whole_board_black"}
         assert all(tags <= record.keys() for record in matches) and f"eval/{size}x{size}/elo_low" in matches[0]

@@ -27,21 +27,21 @@ TAGS = """
 PICTURES = ("selfplay/final_boards", "network/first_move")
 
 
-def without_commits(folder: Path) -> Path:
+def without_snapshots(folder: Path) -> Path:
     """Leaves a run its checkpoints alone, as runs of before snapshots had; returns its folder."""
     shutil.rmtree(folder / "snapshots")
     return folder
 
 
 def charted_iterations(folder: Path) -> list[int]:
-    """Returns the rounds that have a line, in its order."""
+    """Returns the iterations that have a line, in its order."""
     records = tiny.lines(folder / "logs" / "metrics.jsonl")
     return [record["time/iterations"] for record in records if "time/iterations" in record]
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of two rounds with matches, that the tests only look at."""
+    """A run of two iterations with matches, that the tests only look at."""
     matches = "evaluation.every_iterations=1", "evaluation.opponents=[random, self, 'mcts:2@white']"
     return tiny.run(tmp_path_factory.mktemp("finished"), "pipeline.final_matches=true", *matches)
 
@@ -69,15 +69,15 @@ def test_a_run_leaves_its_settings_checkpoints_samples_and_games(finished: Path)
 def test_numbers_stand_in_tensorboard_and_as_lines(finished: Path) -> None:
     records = tiny.lines(finished / "logs" / "metrics.jsonl")
     assert len((finished / "logs" / "metrics.jsonl").read_text().splitlines()) == len(records)
-    rounds = [record for record in records if "time/iterations" in record]
-    assert [record["time/iterations"] for record in rounds] == [1, 2]
-    assert all(set(TAGS) <= record.keys() for record in rounds)
+    iterations = [record for record in records if "time/iterations" in record]
+    assert [record["time/iterations"] for record in iterations] == [1, 2]
+    assert all(set(TAGS) <= record.keys() for record in iterations)
     events = EventAccumulator(str(finished / "logs"))
     events.Reload()
     assert set(TAGS) <= set(events.Tags()["scalars"]) and set(PICTURES) <= set(events.Tags()["images"])
     assert [event.value for event in events.Scalars("time/iterations")] == [1, 2]
     matches = [record for record in records if "eval/random_winrate" in record]
-    assert len(matches) == 2  # after the first round and at the end
+    assert len(matches) == 2  # after the first iteration and at the end
     for record in matches:
         assert {"eval/self_whole_board_black", "eval/mcts2_white_winrate", "eval/elo"} <= record.keys()
 
@@ -165,7 +165,7 @@ SPOILS = {
 
 @pytest.mark.parametrize("reason", SPOILS)
 def test_a_checkpoint_that_no_run_can_go_on_from_is_skipped_with_a_warning(reason: str, copied: Path) -> None:
-    paths = checkpoint.paths(without_commits(copied / "tiny"))
+    paths = checkpoint.paths(without_snapshots(copied / "tiny"))
     SPOILS[reason](paths[1])
     first = checkpoint.load(paths[0])
     with pytest.warns(UserWarning, match=f"skipped: .*{paths[1].name} {reason}"):
@@ -186,7 +186,7 @@ def test_the_newest_state_is_exported_that_of_a_snapshot_too(copied: Path) -> No
 
 
 def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:
-    for path in checkpoint.paths(without_commits(copied / "tiny")):
+    for path in checkpoint.paths(without_snapshots(copied / "tiny")):
         path.unlink()
     shards = find_shards(copied / "tiny" / "replay")
     folder = tiny.run(copied, "pipeline.iterations=1", resume=True)

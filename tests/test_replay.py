@@ -213,7 +213,7 @@ def test_resume_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
     assert all(figures[name] == same[name] for name in figures if name not in ("held", "memory_bytes"))
 
 
-def test_what_was_finished_after_a_commit_comes_again(tmp_path):
+def test_what_was_finished_after_a_snapshot_comes_again(tmp_path):
     buffer = filled(tmp_path, 40, KEEPING)
     state = buffer.state_dict()
     for first in range(40, 140, 20):
@@ -299,7 +299,7 @@ def test_a_missing_shard_costs_only_itself(tmp_path, caplog):
     assert numbers(reopened(tmp_path, resumed.state_dict())) == [*range(32), *range(64, 120)]
 
 
-def test_shards_that_left_the_window_for_good_are_removed_when_no_commit_needs_them(tmp_path):
+def test_shards_that_left_the_window_for_good_are_removed_when_no_snapshot_needs_them(tmp_path):
     buffer = filled(tmp_path / "a", 900)
     state = buffer.state_dict()
     buffer.after_snapshot()

@@ -122,7 +122,7 @@ def test_policies_that_are_turned_otherwise_than_the_board_are_seen(samples: Sam
     assert broken(sanity_checks.of_batch(batch, trainer)) == {"target_on_stones"}
 
 
-def test_a_canary_speaks_once_and_exact_ones_stop() -> None:
+def test_a_check_warns_once_and_an_exact_one_stops() -> None:
     watch, low = SanityChecks(stops=True), {"sanity/value_spread": 0.0}
     assert watch.look(low, 10) == []  # a fresh network may be flat
     assert len(watch.look(low, 600)) == 1 and watch.look(low, 700) == []
@@ -132,9 +132,9 @@ def test_a_canary_speaks_once_and_exact_ones_stop() -> None:
     assert len(SanityChecks(stops=False).look({"sanity/target_on_illegal_moves": 0.5}, 3)) == 1
 
 
-def test_a_run_charts_its_canaries_and_stops_before_it_saves(tmp_path: Path, monkeypatch) -> None:
+def test_a_run_charts_its_sanity_checks_and_stops_before_it_saves(tmp_path: Path, monkeypatch) -> None:
     folder = tiny.run(tmp_path, "pipeline.iterations=1")
-    needs_more = "new_samples_age_iterations", "target_on_stones"  # an older round, and a game that is held out
+    needs_more = "new_samples_age_iterations", "target_on_stones"  # an older iteration, and a game that is held out
     names = {name for record in tiny.lines(folder / "logs" / "metrics.jsonl") for name in record}
     assert {f"sanity/{name}" for name, check in CHECKS.items() if check.is_exact and name not in needs_more} <= names
     monkeypatch.setattr(sanity_checks, "of_samples", lambda samples: {"sanity/value_less_ownership": 2.0})

@@ -102,8 +102,8 @@ def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
 
 
 def decide_matches(rates: Sequence[float], patch: Callable[[object, str, object], None] = setattr) -> None:
-    """Has matches beside runs be over at once: the checkpoint of a run's k-th round gets rates[k - 1] of the points
-    against the one that plays, if any does."""
+    """Has the background matches of runs be over at once: the checkpoint of the k-th iteration gets rates[k - 1] of the
+    points against the one that plays, if any does."""
 
     def start(self: BackgroundMatches, path: Path, step: int, seconds: float) -> None:
         self._process, self._results = Mock(), Mock()

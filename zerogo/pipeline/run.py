@@ -490,8 +490,8 @@ class Run:
         """Starts background matches of this step if they are due."""
         settings, begun = self.config.evaluation, self.background_matches.begun
         by_time = settings.every_minutes and self.state.seconds - begun >= 60 * settings.every_minutes
-        by_round = settings.every_iterations and self.state.iterations % settings.every_iterations == 0
-        if (by_time or by_round) and self._progress() < 1.0 and not self.background_matches.running:
+        by_iterations = settings.every_iterations and self.state.iterations % settings.every_iterations == 0
+        if (by_time or by_iterations) and self._progress() < 1.0 and not self.background_matches.running:
             self.background_matches.start(self._save(), self.trainer.steps, self.state.seconds)
 
     def _checkpoint(self) -> Checkpoint:
