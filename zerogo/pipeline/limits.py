@@ -143,13 +143,12 @@ def disk(config: Config, games: float) -> dict[str, float]:
 
 def plan(config: Config, device: torch.device) -> str:
     """Returns in a line what a run will take. Raises InputError, with what would fit, where there is not so much."""
-    needed, host = memory(config, device), torch.device("cpu")
-    of_replay = device_for(config.replay, config.game.largest_size, device).type
-    on_host = {"selfplay.reanalysed": device.type != "cpu", "replay.capacity": of_replay != device.type}
-    of_device = {name: size for name, size in needed.items() if not on_host.get(name)}
-    of_host = {name: size for name, size in needed.items() if on_host.get(name)}
-    places = [_planned(config, of_device, device)] + ([_planned(config, of_host, host)] if of_host else [])
-    words = "plans " + " and ".join(places)
+    needed, places = memory(config, device), {"selfplay.reanalysed": torch.device("cpu")}
+    places["replay.capacity"] = device_for(config.replay, config.game.largest_size, device)
+    by_device: dict[torch.device, dict[str, float]] = {device: {}}
+    for name, size in needed.items():
+        by_device.setdefault(places.get(name, device), {})[name] = size
+    words = "plans " + " and ".join(_planned(config, sizes, place) for place, sizes in by_device.items())
     unknown = "" if config.selfplay.slots else ", without the games in progress, whose number is measured at the start"
     has_end = config.pipeline.iterations or 0 < config.pipeline.minutes <= MONTH
     when = "" if has_end else "in a month "

@@ -165,10 +165,8 @@ class Run:
             distributed.on_rank0(remove_leftovers, self.directory / folder)
         side, shards = config.game.largest_size, self.directory / "replay"
         place = device_for(config.replay, side, self.device)
-        state = None if start is None or "replay" not in start.counters else start.counters["replay"] | start.generators
-        options = {"device": place, "call": self.signals.retry_io, "writes": distributed.is_rank0()}
-        if state is not None:
-            options["state"] = state | start.run.get("replay", {})
+        state = start and start.counters["replay"] | start.generators | start.run.get("replay", {})
+        options = {"state": state, "device": place, "call": self.signals.retry_io, "writes": distributed.is_rank0()}
         replay = Replay(config.replay, side, shards, config.run.seed, **options)
         snapshots.require_same_replay(replay)
         return replay
