@@ -257,8 +257,8 @@ def test_what_kept_a_shard_from_the_disk_is_raised_and_nothing_follows_it(tmp_pa
     assert numbers(reopened(tmp_path, state, KEEPING)) == list(range(40))
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
-def test_a_damaged_shard_is_named_and_all_others_are_kept(tmp_path, caplog, damage):
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text", "missing"])
+def test_a_damaged_or_missing_shard_is_left_out_and_all_others_are_kept(tmp_path, caplog, damage):
     buffer = filled(tmp_path, 100)
     buffer.flush()
     state = buffer.state_dict()
@@ -267,16 +267,22 @@ def test_a_damaged_shard_is_named_and_all_others_are_kept(tmp_path, caplog, dama
     middle = len(content) // 2
     flipped = bytes(255 - byte for byte in content[middle : middle + 64])
     kinds = {"cut": content[:middle], "flipped": content[:middle] + flipped + content[middle + 64 :]}
-    path.write_bytes((kinds | {"empty": b"", "text": b"not a shard"})[damage])
-    with pytest.raises(InputError, match="shard-000000000032-32.npz is cut short or damaged") as caught:
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes((kinds | {"empty": b"", "text": b"not a shard"})[damage])
+    reason = "does not exist" if damage == "missing" else "is cut short or damaged"
+    with pytest.raises(InputError, match=f"shard-000000000032-32.npz {reason}") as caught:
         load_shard(path)
     assert "\n" not in str(caught.value)
     with caplog.at_level(logging.WARNING):
         resumed = reopened(tmp_path, state)
-    assert "shard-000000000032-32.npz" in caplog.text
+    assert ("32 samples" if damage == "missing" else path.name) in caplog.text
     assert numbers(resumed) == [*range(32), *range(64, 100)] and resumed.total == 100
     resumed.add(make_samples(100, 40))
     assert numbers(resumed) == [*range(32), *range(64, 140)]
+    resumed.flush()
+    assert numbers(reopened(tmp_path, resumed.state_dict())) == [*range(32), *range(64, 140)]
 
 
 def test_a_small_file_that_stands_for_gigabytes_is_left_out(tmp_path, caplog):
@@ -287,16 +293,6 @@ def test_a_small_file_that_stands_for_gigabytes_is_left_out(tmp_path, caplog):
     with within(20), pytest.raises(InputError, match="stand for 500"):
         load_shard(path)
     assert numbers(reopened(tmp_path, buffer.state_dict())) == list(range(32)) and "is refused" in caplog.text
-
-
-def test_a_missing_shard_costs_only_itself(tmp_path, caplog):
-    state = filled(tmp_path, 80).state_dict()
-    (tmp_path / "shard-000000000032-32.npz").unlink()
-    resumed = reopened(tmp_path, state)
-    assert numbers(resumed) == [*range(32), *range(64, 80)] and resumed.total == 80 and "32 samples" in caplog.text
-    resumed.add(make_samples(80, 40))
-    resumed.flush()
-    assert numbers(reopened(tmp_path, resumed.state_dict())) == [*range(32), *range(64, 120)]
 
 
 def test_shards_that_left_the_window_for_good_are_removed_when_no_snapshot_needs_them(tmp_path):
@@ -331,9 +327,7 @@ def test_policies_that_were_found_anew_survive(tmp_path):
     assert "policies" not in again.state_dict()
 
 
-def test_another_size_and_missing_files_are_refused(tmp_path):
+def test_samples_of_another_size_are_refused(tmp_path):
     filled(tmp_path, 64)
     with pytest.raises(InputError, match="side 5; this run's have side 7"):
         Replay(SETTINGS, 7, tmp_path)
-    with pytest.raises(InputError, match="does not exist"):
-        load_shard(tmp_path / "shard-000000000999-1.npz")

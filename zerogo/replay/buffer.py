@@ -308,9 +308,10 @@ class Replay:
         self.total = total
         self._num_missing = max(0, total - needed[0].first - self._num_stored) if needed else 0
         if total < limit < math.inf:
-            _log.warning("%d samples that the run knows are missing in %s", limit - total, self._files.directory)
             self.total = self._num_in_shards = int(limit)
             self._num_missing += int(limit) - total
+        if self._num_missing:
+            _log.warning("%d samples of the run are missing in %s", self._num_missing, self._files.directory)
 
     def _load_one(self, shard: Shard, limit: int) -> bool:
         """Puts one file's samples below a number into the ring; returns False, with a warning, where it can't be
