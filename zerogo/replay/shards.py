@@ -12,6 +12,7 @@ import re
 import zipfile
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,11 +23,12 @@ import torch
 from zerogo.errors import InputError
 from zerogo.replay.samples import Samples, layout
 from zerogo.system import bounds
-from zerogo.system.runtime import Writer, make_directory, remove_leftovers, write_atomically
+from zerogo.system.runtime import make_directory, remove_leftovers, write_atomically
 
 FORMAT = 1
 MOST_ARRAYS = 100  # of a file; samples have a quarter of them
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+MAX_WAITING = 8  # finished shards that are not written yet, whose samples memory holds
 SNAPSHOTS = 2  # newest ones of a run that may be gone back to
 _NAME = re.compile(r"shard-(\d{12})-(\d+)\.npz")
 
@@ -145,13 +147,18 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:
 class ShardFolder:
     """The files of a replay in a directory.
 
-    What is no longer counted, or has left the window, goes only when no snapshot of the run needs it any more. call:
-    does what writes, for example again and again."""
+    A thread writes them, one after the other: compressing leaves Python to others meanwhile. Once a file cannot be
+    written, none is that comes after it, as the numbers would have a gap, and `write` and `flush` raise why. What is no
+    longer counted, or has left the window, goes only when no snapshot of the run needs it any more. call: does what
+    writes, for example again and again."""
 
     def __init__(self, directory: str | Path, call: Callable[..., Any]) -> None:
         self.directory = make_directory(directory)
-        self._shards, self._writer = find_shards(self.directory), Writer(call)
+        self._shards, self._call = find_shards(self.directory), call
         remove_leftovers(self.directory)
+        self._thread: ThreadPoolExecutor | None = None
+        self._waiting: deque[Future[None]] = deque()
+        self._has_failed = False
         self._edges = deque([0], maxlen=SNAPSHOTS)  # before which samples no window needs, at the last snapshots
         self._obsolete: set[Path] = set()
 
@@ -163,18 +170,30 @@ class ShardFolder:
         return [shard for shard in self._shards if shard.first < limit], end
 
     def write(self, first: int, samples: Samples) -> None:
-        """Writes a finished shard in the writer's thread, where all older ones are written before it."""
+        """Hands a finished shard to the thread; waits where `MAX_WAITING` are not written yet."""
+        self.flush(MAX_WAITING - 1)
         path = shard_path(self.directory, first, len(samples))
-        self._writer.submit(save_shard, path, samples)
+        self._thread = self._thread or ThreadPoolExecutor(1, "shards")
+        self._waiting.append(self._thread.submit(self._save, path, samples))
         self._obsolete.discard(path)
 
-    def flush(self) -> None:
-        """Waits until all is written. Raises what kept something from it."""
-        self._writer.wait()
+    def _save(self, path: Path, samples: Samples) -> None:
+        if not self._has_failed:
+            self._has_failed = True  # unless the next line returns
+            self._call(save_shard, path, samples)
+            self._has_failed = False
+
+    def flush(self, max_left: int = 0) -> None:
+        """Waits until at most so many shards are left to write."""
+        while self._waiting and (len(self._waiting) > max_left or self._waiting[0].done()):
+            self._waiting[0].result()
+            self._waiting.popleft()
 
     def close(self) -> None:
         """Waits for the files under way without a word of errors."""
-        self._writer.close()
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
 
     def after_snapshot(self, edge: int) -> None:
         """Removes what the newest snapshots do not need. edge: before which no window needs samples from now on."""

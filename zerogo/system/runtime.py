@@ -14,9 +14,7 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -243,48 +241,6 @@ def write_atomically(path: str | Path, writer: Callable[[BinaryIO], Any], keep_s
             raise OSError(why.errno, why.strerror, str(path)) from None
         raise
     sync_directory(path.parent)
-
-
-class Writer:
-    """A thread that does the work of writing files, one after the other in the order in which it is given: compressing
-    leaves Python to others meanwhile. call: does a piece of work, for example again and again.
-
-    Once something fails, nothing that was given after it is done, as that may rely on it, and `submit` and `wait` raise
-    what it raised. The thread ends by itself with the process, when all is done."""
-
-    MOST_WAITING = 8  # pieces of work, whose data memory holds meanwhile
-
-    def __init__(self, call: Callable[..., Any] = lambda work, *arguments: work(*arguments)) -> None:
-        self._call = call
-        self._thread: ThreadPoolExecutor | None = None
-        self._waiting: deque[Future] = deque()
-        self._error: BaseException | None = None
-
-    def submit(self, work: Callable[..., Any], *arguments: Any) -> None:
-        """Has work(*arguments) done; waits where much else is still to be done."""
-        self.wait(self.MOST_WAITING - 1)
-        self._thread = self._thread or ThreadPoolExecutor(1, "writer")
-        self._waiting.append(self._thread.submit(self._do, work, *arguments))
-
-    def wait(self, most_left: int = 0) -> None:
-        """Returns when at most so many pieces of work are left. Raises the first error that there was."""
-        while len(self._waiting) > most_left:
-            self._waiting.popleft().result()
-        if self._error is not None:
-            raise self._error
-
-    def close(self) -> None:
-        """Waits for all work without a word of errors, and ends the thread, which new work would begin anew."""
-        if self._thread is not None:
-            self._thread.shutdown()
-            self._thread = None
-
-    def _do(self, work: Callable[..., Any], *arguments: Any) -> None:
-        if self._error is None:
-            try:
-                self._call(work, *arguments)
-            except BaseException as error:
-                self._error = error
 
 
 def sync_directory(directory: str | Path) -> None:
