@@ -213,25 +213,6 @@ def test_resume_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
     assert all(figures[name] == same[name] for name in figures if name not in ("held", "memory_bytes"))
 
 
-def test_what_was_finished_after_a_snapshot_comes_again(tmp_path):
-    buffer = filled(tmp_path, 40, KEEPING)
-    state = buffer.state_dict()
-    for first in range(40, 140, 20):
-        buffer.add(make_samples(first, 20))
-    buffer.close()
-    whole = [f"shard-{first:012d}-32.npz" for first in range(0, 128, 32)]
-    assert names_in(tmp_path) == whole  # killed here
-    resumed = reopened(tmp_path, state, KEEPING)
-    assert numbers(resumed) == list(range(40)) and (resumed.total, resumed.last_game) == (40, 9)
-    assert resumed.credit == state["credit"]
-    resumed.add(make_samples(40, 30))
-    resumed.flush()
-    assert names_in(tmp_path) == whole
-    state = resumed.state_dict()
-    resumed.after_snapshot()
-    assert names_in(tmp_path) == whole[:2] and numbers(reopened(tmp_path, state, KEEPING)) == list(range(70))
-
-
 def names_in(directory) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
