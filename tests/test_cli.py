@@ -113,15 +113,6 @@ def test_settings_come_from_the_checkpoint_then_overrides_then_options(network: 
     assert (config.game.size, config.run.seed, checkpoints) == (6, 2, {})
 
 
-def test_a_front_end_may_have_fewer_options_and_other_defaults() -> None:
-    parser = cli.make_parser("test", "", "")
-    cli.add_options(parser, "seed", precision={"default": "bfloat16"}, device={"help": "where"})
-    arguments = parser.parse_args([])
-    assert vars(arguments) == {"seed": None, "precision": "bfloat16", "device": None}
-    assert all(text in parser.format_help() for text in ("(default: run.seed)", "(default: bfloat16)", "where"))
-    assert cli.read_config(arguments)[0].run.precision == "bfloat16"
-
-
 def test_bad_options_and_settings(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ("--simulations 0", "--seed -1", "--threads x", "--precision half", "--device"):
         with pytest.raises(SystemExit) as left:

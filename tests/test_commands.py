@@ -5,13 +5,12 @@ import contextlib
 import io
 import runpy
 import sys
-import types
 from pathlib import Path
 
 import pytest
 import tiny
 
-from zerogo import checkpoint, cli, commands
+from zerogo import checkpoint, commands
 from zerogo.__main__ import main
 from zerogo.config import Config, load, with_overrides
 from zerogo.errors import InputError
@@ -97,24 +96,9 @@ def test_train_resumes_under_the_run_s_own_settings(tmp_path: Path, monkeypatch)
 def test_evaluate_tells_players_and_settings_apart() -> None:
     parsed = commands.parse_evaluate(["a/b=c.pt", "game.size=5", "--games", "10", "mcts:200", "game.komi=24.5"])
     assert parsed.players == ["a/b=c.pt", "mcts:200"] and parsed.overrides == ["game.size=5", "game.komi=24.5"]
-    with pytest.raises(SystemExit):
-        commands.parse_evaluate(["random", "game.size=5"])
-
-
-def test_evaluate_takes_the_rules_of_the_checkpoint(tmp_path: Path, monkeypatch) -> None:
-    found = types.SimpleNamespace(config=with_overrides(Config(), ["game.size=6"]))
-    monkeypatch.setattr(checkpoint, "load_newest", lambda path: found)
-    (tmp_path / "a.pt").write_bytes(b"")
-
-    def read_config(*words: str) -> Config:
-        arguments = commands.parse_evaluate(list(words))
-        return cli.read_config(arguments, arguments.players)[0]
-
-    config = read_config("random", str(tmp_path / "a.pt"), "--simulations", "9", "--seed", "4")
-    assert (config.game.size, config.evaluation.simulations, config.run.seed) == (6, 9, 4)
-    assert read_config("random", "random") == Config()
-    with pytest.raises(InputError, match="evaluation.simulations is 0"):
-        read_config("random", "random", "--simulations", "0")
+    for words in ("random game.size=5", "random random --games 1", "random random --opening -1"):
+        with pytest.raises(SystemExit):
+            commands.parse_evaluate(words.split())
 
 
 @pytest.fixture(scope="module")
@@ -167,15 +151,17 @@ WRONG = """
     a folder without | selfplay --checkpoint . | no complete checkpoint
     text for a checkpoint | selfplay --checkpoint tiny.yaml --out new | tiny.yaml
     a part of a checkpoint | selfplay --checkpoint part.pt --out new | part.pt
-    no games | selfplay --checkpoint checkpoints/mine --games 0 | --games is 0
     a file for a folder | evaluate random random --games 2 --out part.pt | is a file
     a folder in use | selfplay --checkpoint checkpoints/mine --out checkpoints | not empty
     games of another size | selfplay --checkpoint checkpoints/mine --out new game.size=5 | game.size 3
     an unknown player | evaluate randm random --out new | 'randm'
+    a wrong number | evaluate random mcts:x --out new | allowed are random, mcts:N
     a damaged player | evaluate random part.pt --out new | part.pt
+    self first | evaluate self random --out new | self can only be the second of two
+    self third | evaluate random random self --out new | self can only be the second of two
     a match of another size | evaluate checkpoints/mine random --out new game.size=5 | .pt plays on 3x3 only; game.size
-    one game | evaluate random random --games 1 --out new | --games is 1
-    an odd number | evaluate random random --games 3 --out new | 3
+    an odd number | evaluate random random --games 3 --out new | games are 3; allowed are even numbers
+    no simulations | evaluate random random --simulations 0 --out new | evaluation.simulations is 0
 """
 CASES = {words[0]: words[1:] for words in (line.strip().split(" | ") for line in WRONG.strip().splitlines())}
 

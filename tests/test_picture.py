@@ -51,7 +51,7 @@ def test_labels_on_a_grid_moves_of_a_search_as_a_table_and_short_counts():
     lines = picture.candidates_text([tried(4, 120, 0.5, 3.25, 0.4, (4, 2, 9)), tried(9, 3, -1.0)], 3).splitlines()
     assert [" ".join(line.split()) for line in lines] == TEXTS["candidates"]
     counts = (0, 999, 1000, 1249, 9999, 34_000, 999_600)
-    assert list(map(picture.short_count, counts)) == ["0", "999", "1.0k", "1.2k", "10k", "34k", "1.0M"]
+    assert list(map(picture.shorten_count, counts)) == ["0", "999", "1.0k", "1.2k", "10k", "34k", "1.0M"]
 
 
 def test_image_shows_stones_where_they_are():

@@ -1,6 +1,7 @@
 """`python -m zerogo.show`: the right moment, drawn from the side that is asked for, as picture and as text; and words
 for what is wrong."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.rules import Rules, coords
 from zerogo.show.__main__ import main, parse
-from zerogo.show.views import VIEWS, Models, Scene, make_models, parse_moves, read_game, winrates_black
+from zerogo.show.views import VIEWS, Models, Scene, evaluate_winrates, make_models, parse_moves, read_game
 
 TABLES = tables("show")
+NETWORK = "--checkpoint @tiny.pt --device cpu"
 MOVES = ["B2", "A2", "C2", "B1", "pass", "C1"]
 
 
@@ -34,11 +36,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, capsys: pytest.CaptureFixture, *words: str) -> tuple[list[Path], str]:
-    """Returns the pictures that a command line wrote, and all that it printed."""
-    main(parse([word.replace("@", f"{folder}/") for word in words]))
-    printed = capsys.readouterr().out
-    return [Path(line) for line in printed.splitlines() if line.endswith((".png", ".gif"))], printed
+@pytest.fixture
+def run(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Callable:
+    """Runs a command line in an empty folder; returns the pictures that it wrote, and all that it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(words: str) -> tuple[list[Path], str]:
+        main(parse(words.replace("@", f"{folder}/").split()))
+        printed = capsys.readouterr().out
+        return [Path(line) for line in printed.splitlines() if line.endswith((".png", ".gif"))], printed
+
+    return run
 
 
 def models(folder: Path, *words: str) -> Models:
@@ -59,13 +67,10 @@ def test_moves_are_chosen_by_number_from_the_end_and_in_ranges(folder: Path):
     for text in ("7", "-8", "2-9", "x", "", "1.5", "99999999999", "1-" + "9" * 5000):
         with pytest.raises(InputError, match="--move is"):
             parse_moves(text, game)
-
-
-def test_a_game_is_shown_up_to_its_illegal_move(folder: Path):
-    game = read_game(folder / "illegal.sgf")
-    assert parse_moves(None, game) == [2] and parse_moves("all", game) == [0, 1, 2]
+    illegal = read_game(folder / "illegal.sgf")
+    assert parse_moves(None, illegal) == [2] and parse_moves("all", illegal) == [0, 1, 2]
     with pytest.raises(InputError, match="illegal.sgf can't be shown after move 3: move 3, black B2, is illegal"):
-        parse_moves("-1", game)
+        parse_moves("-1", illegal)
 
 
 def test_scenes_know_who_is_to_move_and_what_was_set_up_on_the_way(folder: Path):
@@ -83,7 +88,7 @@ def test_scenes_know_who_is_to_move_and_what_was_set_up_on_the_way(folder: Path)
 def test_everything_is_seen_from_the_side_to_move_and_shown_for_black(folder: Path):
     network = models(folder, "--symmetries", "all")
     game = read_game(folder / "game.sgf")
-    rates = winrates_black(game, network.analyst)
+    rates = evaluate_winrates(game, network.analyst)
     assert rates.shape == (7,) and (0 < rates).all() and (rates < 1).all()
     for move in range(7):
         scene = Scene(game, move, network)
@@ -102,67 +107,43 @@ def test_symmetries_of_a_network_are_obeyed(folder: Path):
     assert not torch.allclose(empty["none"], empty["none"].flip(0), atol=1e-6)
 
 
-def test_the_board_after_a_move_is_drawn(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
-    out = tmp_path / "new" / "two.png"
-    paths, _ = run(folder, capsys, "@game.sgf", "--move", "2", "--out", str(out), "--cell", "40")
-    assert paths == [out]
-    image, wood = pixels(paths[0]), (230, 190, 126)
+def test_several_moves_make_numbered_pictures_or_one_animation(run: Callable):
+    (path,), _ = run("@game.sgf --move 2 --cell 40")
+    image, wood = pixels(path), (230, 190, 126)
     rows, columns = np.nonzero((image == wood).all(-1))
     board = image[rows.min() :, columns.min() :]
-    assert board[80, 80].max() < 70, "Black on B2"
-    assert board[80, 40].min() > 225, "White on A2"
+    assert str(path) == "game-move2.png" and board[80, 80].max() < 70 and board[80, 40].min() > 225, "B2 and A2"
     assert (board[84:88, 124:128] == wood).all(), "nothing on C2 yet"
-
-
-def test_several_moves_make_numbered_pictures_or_one_animation(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    assert [str(path) for path in run(folder, capsys, "@game.sgf", "--move", "2")[0]] == ["game-move2.png"]
-    paths, _ = run(folder, capsys, "@game.sgf", "--move", "1-3", "--out", "some.png")
-    assert [str(path) for path in paths] == ["some-1.png", "some-2.png", "some-3.png"]
-    assert all(path.exists() for path in paths)
-    (animation,), _ = run(folder, capsys, "@game.sgf", "--move", "all", "--out", "some.gif", "--numbers")
+    paths, _ = run("@game.sgf --move 1-3 --out new/some.png")
+    assert [str(path) for path in paths if path.exists()] == ["new/some-1.png", "new/some-2.png", "new/some-3.png"]
+    (animation,), _ = run("@game.sgf --move all --out some.gif --numbers")
     assert Image.open(animation).n_frames == 7
 
 
-def test_every_view_draws_and_writes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
-    out = tmp_path / "all.png"
-    words = ["@game.sgf", "--move", "3", "--what", ",".join(VIEWS), "--checkpoint", "@tiny.pt", "--device", "cpu"]
-    paths, printed = run(folder, capsys, *words, "--text", "--out", str(out))
-    assert paths == [out] and pixels(out).shape[1] > 3 * 336
+def test_every_view_draws_and_writes(run: Callable):
+    paths, printed = run(f"@game.sgf --move 3 --what {','.join(VIEWS)} {NETWORK} --text --out all.png")
+    assert paths == [Path("all.png")] and pixels(paths[0]).shape[1] > 3 * 336
     assert "game.sgf, move 3 (Black C2), White to move, tiny@5" in printed
     assert "visits of 8 simulations" in printed and "White's win rate" in printed and "zero17, 17 planes" in printed
     assert printed.count(" 3 ") >= 4 + 17, "a board for each of four views and for each plane"
 
 
-def test_text_alone_writes_no_file(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    _, printed = run(folder, capsys, "@game.sgf", "--move", "1", "--text")
-    assert " 2 .(X). 2" in printed and not list(tmp_path.iterdir())
+def test_text_alone_writes_no_file_and_planes_need_no_checkpoint(run: Callable, tmp_path: Path):
+    _, printed = run("@game.sgf --move 2 --what board,planes --features zero17 --text")
+    assert "2(O)X . 2" in printed and printed.count("plane ") == 17 and not list(tmp_path.iterdir())
+    first = printed.split("plane ")[1].splitlines()
+    assert first[3].split() == ["2", ".", "1", ".", "2"], "Black is to move, and has B2"
 
 
-def test_planes_need_no_checkpoint(folder: Path, capsys: pytest.CaptureFixture):
-    _, printed = run(folder, capsys, "@game.sgf", "--move", "2", "--what", "planes", "--features", "zero17", "--text")
-    assert printed.count("plane ") == 17
-    own = printed.split("plane ")[1].splitlines()
-    assert [line.split() for line in own[1:6]][2] == ["2", ".", "1", ".", "2"], "Black is to move, and has B2"
-
-
-def test_a_game_that_is_over_is_thought_about_as_after_one_pass(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-):
+def test_a_game_that_is_over_is_thought_about_as_after_one_pass(run: Callable, tmp_path: Path):
     (tmp_path / "over.sgf").write_text("(;SZ[3]KM[4.5]RU[Chinese];B[];W[])")
-    words = "--what candidates,visits,line,value --checkpoint @tiny.pt --device cpu --text".split()
-    paths, printed = run(folder, capsys, str(tmp_path / "over.sgf"), *words, "--out", str(tmp_path / "over.png"))
+    paths, printed = run(f"over.sgf --what candidates,visits,line,value {NETWORK} --text --out over.png")
     assert "Black wins" in printed and "best line:" in printed and paths[0].exists()
 
 
 @pytest.mark.parametrize(("words", "sentence"), TABLES["bad input"])
-def test_bad_input_gets_one_sentence(folder: Path, tmp_path: Path, monkeypatch, words: str, sentence: str):
-    monkeypatch.chdir(tmp_path)
-    arguments = parse([word.replace("@", f"{folder}/") for word in words.split()])
+def test_bad_input_gets_one_sentence(run: Callable, tmp_path: Path, words: str, sentence: str):
     with pytest.raises(InputError) as caught:
-        main(arguments)
+        run(words)
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())

@@ -16,7 +16,6 @@ import torch
 from diagrams import parse
 from gtp_talk import ROOT, Talk, engine
 
-from zerogo import scoring
 from zerogo.config import EvaluationConfig
 from zerogo.game import Colour, GameState
 from zerogo.gtp.engine import Engine
@@ -25,7 +24,6 @@ from zerogo.players.analyst import Analyst, make_analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import Judge, final_score_black, final_status
 from zerogo.rules import Rules, coords
-from zerogo.sgf import result_text
 
 FINISHED = json.loads((ROOT / "tests/data/finished.json").read_text())  # stones, to play, komi, Black's score
 # Two walls, and a white stone in Black's territory that could live there against weak play.
@@ -79,17 +77,6 @@ def finished(rows: list[list[int]], komi: float, to_play: int = 1, num_passes: i
     for _ in range(num_passes):
         game.play(game.to_play, len(rows) ** 2)
     return game
-
-
-@pytest.mark.parametrize("name", POSITIONS)
-def test_the_files_are_right_in_themselves(name: str) -> None:
-    """The score is the area without the dead stones."""
-    known = POSITIONS[name]
-    flat = (stones := torch.tensor([known.rows], dtype=torch.int8)).flatten()
-    assert all(flat[point] for point in known.dead | known.seki) and not known.dead & known.seki
-    flat[list(known.dead)] = 0
-    black = float(scoring.area_ownership_black(flat.view_as(stones)).sum())
-    assert known.score in ("", result_text(black - known.komi))
 
 
 @pytest.mark.parametrize(("name", "player"), ASKED)

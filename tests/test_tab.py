@@ -22,7 +22,7 @@ from zerogo import board, checkpoint, sgf
 from zerogo.show import picture
 from zerogo.tensorboard_plugin import entry, jobs
 from zerogo.tensorboard_plugin.entry import GoPlugin, RequestRefused
-from zerogo.tensorboard_plugin.folder import glance_of
+from zerogo.tensorboard_plugin.folder import read_glance
 
 NEW, OLD = "tiny/checkpoints/step-00000009.pt", "tiny/checkpoints/step-00000005.pt"
 GAME = "tiny/games/game-00000001.sgf"
@@ -67,7 +67,7 @@ def root(tmp_path: Path) -> Path:
 def ask(root: Path, here: Here) -> Callable[..., Any]:
     """Asks a route: fields are a query's for GET, else a body's; returns an object, or a list of a stream's parts."""
     plugin = GoPlugin(TBContext(logdir=str(root)))
-    plugin._worker = here
+    plugin._jobs = here
     apps = plugin.get_plugin_apps()
 
     def ask(name: str, /, _status: int = 200, _headers: dict | None = None, **fields: Any) -> Any:
@@ -123,10 +123,10 @@ def test_many_games_come_in_pages_and_only_those_of_a_page_are_read(root: Path, 
 
 def test_a_list_says_of_a_game_what_its_file_says():
     record = sgf.GameRecord(tab_runs.RULES, [12, 6, 25], "W+R", r"a]b", "c", comments=[";B[aa]", "ended by: capped"])
-    seen = glance_of(sgf.to_text(record).encode())
+    seen = read_glance(sgf.to_text(record).encode())
     assert (seen.size, seen.black, seen.white, seen.moves, seen.end) == (5, "a]b", "c", 3, "capped")
-    assert seen.opening == "cc,bb," and glance_of(b"\x00\x01") is None and glance_of(b"") is None
-    assert glance_of(b"(;B[aa]C[a\\]W[bb]];W[cc]GC[;B[dd]").moves == 2, "a comment that is cut goes to the end"
+    assert seen.opening == "cc,bb," and read_glance(b"\x00\x01") is None and read_glance(b"") is None
+    assert read_glance(b"(;B[aa]C[a\\]W[bb]];W[cc]GC[;B[dd]").moves == 2, "a comment that is cut goes to the end"
 
 
 def test_a_game_is_a_tree_with_what_its_file_says(ask: Callable):
@@ -387,7 +387,7 @@ def test_the_worker_starts_and_answers(root: Path, monkeypatch: pytest.MonkeyPat
     (root / "torch.py").write_text("raise SystemExit")
     monkeypatch.chdir(root)  # TensorBoard may be started anywhere, and nothing there is imported
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
-    worker = entry.WorkerProcess()
+    worker = entry.JobProcess()
     assert worker.one("play_move", {"position": POSITION})["next"] == "b" and not worker._waiting
     worker._process.kill()
 

@@ -189,7 +189,7 @@ def parse_selfplay(arguments: Sequence[str] | None = None) -> argparse.Namespace
     who.add_argument("--checkpoint", metavar="X", help="checkpoint file, or a run's folder")
     text = "run's folder: follow its newest checkpoint and play for the run until a signal ends this process"
     who.add_argument("--watch", type=Path, metavar="RUN", help=text)
-    parser.add_argument("--games", type=int, metavar="N", help="games to write (default: 100)")
+    parser.add_argument("--games", type=cli.number(int, 1), metavar="N", help="games to write (default: 100)")
     text = "new folder for the results (default: checkpoints/selfplay-DATE-TIME)"
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=text)
     cli.add_options(parser, "config")
@@ -207,9 +207,7 @@ def main_selfplay(arguments: argparse.Namespace) -> None:
 
     if arguments.watch:
         return watch(arguments.watch, arguments.overrides)
-    games = 100 if arguments.games is None else arguments.games
-    if games < 1:
-        raise InputError(f"--games is {games}; it must be 1 or more")
+    games = arguments.games or 100
     with distributed.process_group():
         config, checkpoints = cli.read_config(arguments, [arguments.checkpoint])
         out = output_folder(arguments.out, "selfplay")
@@ -226,8 +224,10 @@ def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace
     add("--ratings", type=Path, metavar="RUN", help="show the ratings of a run's checkpoints from its matches so far")
     curve = "with --ratings: draw the Elo of the checkpoints over training time, with 95 %% intervals"
     add("--curve", type=Path, metavar="FILE.png", help=curve)
-    add("--games", type=int, default=100, metavar="N", help="games of each pair, half with each colour (default: 100)")
-    add("--opening", type=int, default=0, metavar="N", help="random moves at the start, equal in both games of a pair")
+    games = "games of each pair of players, half with each colour (default: 100)"
+    add("--games", type=cli.number(int, 2), default=100, metavar="N", help=games)
+    opening = "random moves at the start, equal in both games of a pair"
+    add("--opening", type=cli.number(int, 0), default=0, metavar="N", help=opening)
     add("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")
     add("--resume", action="store_true", help="continue the unfinished match in --out; more --games are allowed")
     cli.add_options(
@@ -257,8 +257,6 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
             pool.draw_curve(arguments.ratings, arguments.curve)
             print(f"wrote the learning curve to {arguments.curve}")
         return
-    if arguments.games < 2:
-        raise InputError(f"--games is {arguments.games}; it must be 2 or more, so that both players get both colours")
     if arguments.resume and arguments.out is None:
         raise InputError("--resume needs --out with the folder of the match")
     with distributed.process_group():

@@ -21,7 +21,7 @@ def test_the_worker_streams_stops_and_starts_again(root: Path, monkeypatch: pyte
     (root / "torch.py").write_text("raise SystemExit")
     monkeypatch.chdir(root)  # TensorBoard may be started anywhere, and nothing there is imported
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    worker = entry.WorkerProcess()
+    worker = entry.JobProcess()
     fields = {"position": POSITION, "networks": [str(root / NEW)], "visits": 10_000}
     first = worker.ask("think", fields, "me")
     assert any(part.get("visits") for part in first), "a search streams in"

@@ -44,8 +44,7 @@ class MatchSettings:
     is_paired: whether A is Black in games with even numbers and White in the odd ones, games 2k and 2k + 1 with one
     opening; else A is Black in all. opening_plies: moves of the random player at the start, drawn from the seed and the
     pair's number. move_cap: ply at which a game ends, None for 2 * size * size. first_game: the first game's number.
-    at_once: games of one batch, None for a fitting number; a game does not depend on it. Raises InputError for numbers
-    that no match can have."""
+    at_once: games of one batch, None for a fitting number; a game does not depend on it."""
 
     rules: Rules
     num_games: int
@@ -56,11 +55,6 @@ class MatchSettings:
     device: torch.device | str = "cpu"
     first_game: int = 0
     at_once: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.num_games < 1 or self.opening_plies < 0:
-            numbers = f"{self.num_games} games, {self.opening_plies} random moves at the start"
-            raise InputError(f"match: {numbers}; allowed are 1 or more games, 0 or more moves")
 
     @property
     def cap(self) -> int:

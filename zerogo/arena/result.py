@@ -205,7 +205,7 @@ class MatchResult:
     def agreement(self, name: str) -> tuple[int, int, int]:
         """Returns in how many games a player's score equals the referee's, in how many it names the same winner, and in
         how many it gives a score."""
-        scores = [(told_score(game.told.get(name, "")), game) for game in self.counted]
+        scores = [(parse_score(game.told.get(name, "")), game) for game in self.counted]
         pairs = [(score, game) for score, game in scores if score is not None]
         same = sum(abs(score - game.score_black) < SAME_SCORE for score, game in pairs)
         return same, sum(int(np.sign(score)) == game.outcome_black for score, game in pairs), len(pairs)
@@ -257,7 +257,7 @@ class MatchResult:
         return render("match.txt", **self.summary()).splitlines()
 
 
-def told_score(text: str) -> float | None:
+def parse_score(text: str) -> float | None:
     """Returns the points for Black that an engine's `final_score` says, "B+3.5", "W+0.5" or "0" for a draw; None where
     it says none."""
     if text.strip().lower() in ("0", "draw", "jigo"):

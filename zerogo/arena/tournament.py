@@ -59,7 +59,7 @@ def evaluate(
         journal = stack.enter_context(Journal(out_dir, tournament.settings(), pairs, rules, resume))
         machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
         start, pairing = time.time(), f"komi {rules.komi:g}, {num_games} games a pair"
-        line = f"{clock(start)}: {rules.size}x{rules.size}, {pairing}, {machine}"
+        line = f"{time_of_day()}: {rules.size}x{rules.size}, {pairing}, {machine}"
         distributed.on_rank0(print, line, flush=True)
         results = tournament.play(journal)
         distributed.on_rank0(tournament.conclude, out_dir, results, time.time() - start)
@@ -72,7 +72,7 @@ def _make_players(
     """Returns the players of these words, whom the stack closes, and the device. Raises InputError where they can't
     play, before the others have played for hours."""
     setup, rules = cli.set_up(config, checkpoints), config.game.rules()
-    players = named_apart([setup.player(spec) for spec in words if spec != SELF])
+    players = give_distinct_names([setup.player(spec) for spec in words if spec != SELF])
     for player in players:
         stack.callback(close, player)
     for player in players:
@@ -128,7 +128,7 @@ class Tournament:
             for index in range(len(self.pairs)):
                 results.append(self._play_match(index, journal, progress))
                 if len(self.pairs) > 1:
-                    progress.note(f"{clock(time.time())}: {results[-1].lines()[0]}")  # all of it comes at the end
+                    progress.note(f"{time_of_day()}: {results[-1].lines()[0]}")  # all of it comes at the end
         journal.forget_moves()
         return results
 
@@ -161,7 +161,7 @@ class Tournament:
         write_report(out_dir, results, self.names, rows, self.config.to_dict())
         lines = [line for result in results for line in result.lines()]
         print("\n".join(lines + (["", *rating_lines(rows)] if rows else [])))
-        print(f"{clock(time.time())}: wrote games, {RESULT_FILE} and report.html to {out_dir}")
+        print(f"{time_of_day()}: wrote games, {RESULT_FILE} and report.html to {out_dir}")
 
     def _as_json(
         self, results: Sequence[MatchResult], ratings: Sequence[dict[str, Any]], seconds: float
@@ -210,7 +210,7 @@ def _require_pairing(players: Sequence[str], num_games: int) -> None:
         raise InputError(f"games are {num_games}; {rule}")
 
 
-def named_apart(players: list[Player]) -> list[Player]:
+def give_distinct_names(players: list[Player]) -> list[Player]:
     """Returns the players with different names: the second of a name becomes "name#2"."""
     names = [player.name for player in players]
     for k, player in enumerate(players):
@@ -219,6 +219,6 @@ def named_apart(players: list[Player]) -> list[Player]:
     return players
 
 
-def clock(seconds: float) -> str:
-    """Returns a time of day, local time, of seconds since 1970."""
-    return f"{datetime.fromtimestamp(seconds):%H:%M:%S}"
+def time_of_day() -> str:
+    """Returns the local time, such as 18:42:07."""
+    return f"{datetime.now():%H:%M:%S}"

@@ -46,7 +46,7 @@ def open_device(args: argparse.Namespace) -> torch.device:
     return device
 
 
-def cases(args: argparse.Namespace) -> Iterator[tuple[int, int]]:
+def sizes_and_batches(args: argparse.Namespace) -> Iterator[tuple[int, int]]:
     """Yields every size with every batch."""
     for size in parse_numbers(args.size):
         if getattr(args, "peer", False) and size not in PEER_SIZES:

@@ -23,7 +23,7 @@ PLIES = 20  # between two looks at the clock
 def run_board(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch; the median round counts."""
     device = bench.open_device(args)
-    for size, batch in bench.cases(args):
+    for size, batch in bench.sizes_and_batches(args):
         games = RandomGames(Rules(size=size, superko=args.superko), batch, device)
         line = bench.describe_case("board", size, batch, device, torch.int32) | {"superko": args.superko}
         with contextlib.ExitStack() as processes:

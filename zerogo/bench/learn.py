@@ -39,7 +39,7 @@ def run_learn(args: argparse.Namespace) -> None:
         if newest is None or newest.counters["seconds"] < 60 * args.minutes:
             with contextlib.redirect_stdout(sys.stderr):  # stdout has the lines alone
                 train(one, resume=is_begun)
-        for path in spread(checkpoint.paths(directory), args.points):
+        for path in pick_evenly(checkpoint.paths(directory), args.points):
             for line in play_matches(one, path, played):
                 lines.append(line | label | {"seed": seed})
                 write_atomically(kept, lambda file: file.write("".join(f"{json.dumps(x)}\n" for x in lines).encode()))
@@ -57,7 +57,7 @@ def settings_of(base: Config, args: argparse.Namespace, seed: int) -> Config:
     return replace(base, run=run, pipeline=pipeline, evaluation=evaluation)
 
 
-def spread(paths: list[Path], number: int) -> list[Path]:
+def pick_evenly(paths: list[Path], number: int) -> list[Path]:
     """Returns at most so many of the paths, evenly spread, the last among them."""
     return [paths[len(paths) * k // number - 1] for k in range(1, number + 1)] if len(paths) > number else paths
 

@@ -31,7 +31,7 @@ OPENING = 0.2  # share of the points that are played before a position, at the l
 @torch.inference_mode()
 def run_net(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch; the best round counts."""
-    for size, batch in bench.cases(args):
+    for size, batch in bench.sizes_and_batches(args):
         setup = NetworkSetup(args, size, batch)
         works = {"network": setup.evals_per_second}
         if args.encoder:
@@ -74,9 +74,9 @@ class NetworkSetup:
             self.network = fresh_network(config) if loaded is None else loaded.network()
         self.encoder = make_encoder(config.features.encoder, config.features.komi_input)
         self.dtype = tuning.pick_dtype(args.precision, self.device, config)
-        self.state = middle_games(size, batch, self.device)
+        self.state = play_middle_games(size, batch, self.device)
         if getattr(args, "spread", 0.0):
-            _spread_(self.network, self.encoder, self.state, args.spread)
+            _sharpen_policy_(self.network, self.encoder, self.state, args.spread)
         setup = (self.network, self.encoder, self.device, self.dtype)
         self.evaluator = Evaluator.from_network(*setup, "random", HEADS)
         self.epilogues = tuning.pick_epilogues("auto", self.evaluator.network)
@@ -118,7 +118,7 @@ class NetworkSetup:
         return line | shape | {"epilogues": self.epilogues}
 
 
-def middle_games(size: int, batch: int, device: torch.device) -> State:
+def play_middle_games(size: int, batch: int, device: torch.device) -> State:
     """Returns mid-game positions at different plies, after random moves that pass only where nothing else is legal."""
     games = torch.arange(batch, device=device)
     state = board.new_games(batch, Rules(size=size), device, move_cap=2 * size * size)
@@ -134,7 +134,7 @@ def middle_games(size: int, batch: int, device: torch.device) -> State:
 
 
 @torch.no_grad()
-def _spread_(network: Network, encoder: Encoder, state: State, spread: float) -> None:
+def _sharpen_policy_(network: Network, encoder: Encoder, state: State, spread: float) -> None:
     """Scales the policy's last layer so that its logits have this mean standard deviation over a board's points."""
     playing = inference_copy(network, state.device, heads=("policy",))
     logits = playing(encoder.planes(state, torch.float32), encoder.globals(state))["policy"]

@@ -48,7 +48,7 @@ def run_search(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch."""
     if args.kernels not in KINDS:
         raise InputError(f"--kernels is {args.kernels!r}; allowed are {' and '.join(KINDS)}")
-    for size, batch in bench.cases(args):
+    for size, batch in bench.sizes_and_batches(args):
         with KINDS[args.kernels]():
             _measure(args, NetworkSetup(args, size, batch * args.leaves), batch)
 
@@ -195,7 +195,7 @@ class SearchPeer(PeerProcess):
 def run_selfplay(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch: rounds of half as many games as the batch has, so that openings and
     endings count as often as they come."""
-    for size, batch in bench.cases(args):
+    for size, batch in bench.sizes_and_batches(args):
         setup = NetworkSetup(args, size, batch)
         moves = {"full_simulations": args.sims, "cheap_simulations": args.sims, "sgf_share": 0.0}
         sections = (GameConfig(size=size), SearchConfig(args.algorithm), SelfplayConfig(slots=batch, **moves))

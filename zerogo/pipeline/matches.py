@@ -35,7 +35,7 @@ import torch
 from zerogo import checkpoint, cli
 from zerogo.arena import MatchResult, MatchSettings, cap_for, play_match, pool
 from zerogo.arena.result import FORFEIT, rating_table, write_report
-from zerogo.arena.tournament import clock
+from zerogo.arena.tournament import time_of_day
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import EvaluationConfig, GameConfig, with_overrides
 from zerogo.errors import InputError
@@ -175,7 +175,7 @@ class Matches:
                 tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
                 numbers = {f"{tag}_winrate": result.win_rate, f"{tag}_score_points": result.mean_score}
                 numbers[f"{tag}_whole_board_black"] = result.whole_board_black
-                times = f"{time.time() - start:.0f} s until {clock(time.time())}"
+                times = f"{time.time() - start:.0f} s until {time_of_day()}"
                 yield spec, f"  {where}{describe(spec, result)}, {times}", result, numbers
 
     def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
@@ -251,7 +251,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
             games = MatchSettings(rules, settings.games, matches.seed, True, plies, cap, matches.device)
             result = play_match(player, other, replace(games, at_once=matches.at_once))
             pool.add(folder / pool.FILE, result)
-            yield f"  {where}{result.lines()[0]}, until {clock(time.time())}", {}
+            yield f"  {where}{result.lines()[0]}, until {time_of_day()}", {}
         yield from _standing(folder, size, player.name, list(earlier), where, area)
     met = [one for one in pool.read(folder / pool.FILE) if one.player == player.name and one.opponent in their_names]
     if games := sum(one.games for one in met):

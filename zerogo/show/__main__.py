@@ -31,7 +31,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = cli.make_parser("show", ABOUT, EXAMPLES)
     file = "the game (default: the empty board of the checkpoint)"
     move = "40, -1 (the end), 10-20, 5,10,15 or all; several make several pictures (default: -1)"
-    symmetries = "all, random or none (default: all for what is shown, the run's in the search)"
+    symmetries = "of the network (default: all for what is shown, the run's in the search)"
     features = "encoder of the planes, or plane groups with commas (default: the checkpoint's)"
     cell = "pixels between two lines, 12 to 200 (default: by board)"
     out = ".png, or .gif for several moves in turn (default: NAME-moveM.png)"
@@ -43,10 +43,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--checkpoint", metavar="X", help="the network or search to show: a file, the folder of a run, or mcts:N"
     )
     cli.add_options(parser, simulations={"type": int, "help": simulations}, device={"default": "auto"})
-    parser.add_argument("--symmetries", metavar="S", help=symmetries)
+    parser.add_argument("--symmetries", choices=("all", "random", "none"), help=symmetries)
     parser.add_argument("--features", metavar="NAME", help=features)
     parser.add_argument("--numbers", action="store_true", help="write move numbers on the stones")
-    parser.add_argument("--cell", type=int, default=0, metavar="PIXELS", help=cell)
+    parser.add_argument("--cell", type=cli.number(int, 12, 200), default=0, metavar="PIXELS", help=cell)
     parser.add_argument("--out", type=Path, metavar="FILE.png", help=out)
     parser.add_argument("--text", action="store_true", help="print as text, and write a picture only with --out")
     return parser.parse_args(arguments)

@@ -53,7 +53,7 @@ class Canvas:
 
     def box(self, corner: Spot, opposite: Spot, fill: RGB, edge: RGB | None = None, radius: float = 0) -> None:
         """Draws a filled rectangle, its edge one pixel wide, with round corners of that radius."""
-        (left, top), (right, bottom) = _large(corner), _large(opposite)
+        (left, top), (right, bottom) = _scale_up(corner), _scale_up(opposite)
         corners = (left, top, right - 1, bottom - 1)
         self._draw.rounded_rectangle(corners, radius * SCALE, fill=fill, outline=edge, width=SCALE if edge else 0)
 
@@ -65,17 +65,17 @@ class Canvas:
     def disc(self, at: Spot, radius: float, fill: RGB | None, edge: RGB | None = None, width: float = 1) -> None:
         """Draws a filled circle around a point, its edge `width` pixels wide and inside; without fill a ring."""
         x, y = at
-        corners = (*_large((x - radius, y - radius)), *_large((x + radius, y + radius)))
+        corners = (*_scale_up((x - radius, y - radius)), *_scale_up((x + radius, y + radius)))
         self._draw.ellipse(corners, fill=fill, outline=edge, width=max(1, round(width * SCALE)) if edge else 0)
 
     def line(self, points: Sequence[Spot], colour: RGB, width: float = 1) -> None:
         """Draws a line through points."""
         thickness = max(1, round(width * SCALE))
-        self._draw.line([_large(point) for point in points], fill=colour, width=thickness, joint="curve")
+        self._draw.line([_scale_up(point) for point in points], fill=colour, width=thickness, joint="curve")
 
     def polygon(self, points: Sequence[Spot], fill: RGB) -> None:
         """Draws a filled polygon."""
-        self._draw.polygon([_large(point) for point in points], fill=fill)
+        self._draw.polygon([_scale_up(point) for point in points], fill=fill)
 
     def stone(self, at: Spot, radius: float, is_black: bool, strength: float = 1.0) -> None:
         """Draws a stone with its light and shadow; strength: 1 is solid, less lets the board shine through."""
@@ -85,7 +85,7 @@ class Canvas:
         mask = sprite.getchannel("A")
         if strength < 1:
             mask = mask.point(lambda level: round(level * strength))
-        x, y = _large(at)
+        x, y = _scale_up(at)
         self._image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), mask)
 
     def text(self, at: Spot, text: str, size: int, colour: RGB, anchor: str = "mm", width: float = math.inf) -> None:
@@ -104,7 +104,7 @@ class Canvas:
         return np.asarray(image)
 
 
-def _large(spot: Spot) -> Spot:
+def _scale_up(spot: Spot) -> Spot:
     """Returns where the centre of a pixel lies in the larger image."""
     return (spot[0] + 0.5) * SCALE, (spot[1] + 0.5) * SCALE
 
@@ -130,7 +130,7 @@ def font(size: int) -> ImageFont.FreeTypeFont:
     return ImageFont.load_default(size)
 
 
-def wrapped(text: str, size: int, width: float) -> list[str]:
+def wrap_text(text: str, size: int, width: float) -> list[str]:
     """Returns a text in lines no wider than `width` pixels, broken between words; a word that is wider stays whole."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
@@ -145,12 +145,12 @@ def wrapped(text: str, size: int, width: float) -> list[str]:
     return [line for line in lines if line]
 
 
-def mixed(one: RGB, other: RGB, share: float) -> RGB:
+def mix_colours(one: RGB, other: RGB, share: float) -> RGB:
     """Returns the colour between two: share 0 is `one`, 1 is `other`."""
     return tuple(round(a + (b - a) * share) for a, b in zip(one[:3], other[:3], strict=True))
 
 
-def ink_on(colour: RGB) -> RGB:
+def readable_ink(colour: RGB) -> RGB:
     """Returns black or white, whichever reads better on a colour."""
     red, green, blue = colour[:3]
     return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else WHITE
@@ -219,7 +219,7 @@ def candidates_text(candidates: Sequence[RankedMove], size: int, max_rows: int =
     return "\n".join(lines)
 
 
-def short_count(count: int) -> str:
+def shorten_count(count: int) -> str:
     """Returns a count in at most four characters: 950, 1.2k, 34k, 5.6M."""
     for unit, name in ((1_000_000, "M"), (1000, "k")):
         if count >= 0.9995 * unit:
@@ -256,7 +256,7 @@ def board_image(
         drawing.heat(policy, 1.0, lambda share: f"{100 * share:.0f}" if share >= 0.01 else "", HEAT)
     if visits is not None:
         total = max(1.0, float(visits.sum()))
-        drawing.heat(visits, total, lambda count: short_count(round(count)) if count else "", VISITS)
+        drawing.heat(visits, total, lambda count: shorten_count(round(count)) if count else "", VISITS)
     drawing.stones()
     drawing.line(line)
     drawing.candidates(candidates)
@@ -274,8 +274,8 @@ def _pass_line(is_last: bool, policy: Tensor | None, visits: Tensor | None, pass
     if policy is not None:
         words.append(f"pass {100 * float(policy[-1]):.1f} %")
     if visits is not None and visits[-1] > 0:
-        words.append(f"pass {short_count(int(visits[-1]))} visits")
-    words += [f"{coords.GTP_PASS} {100 * m.winrate:.1f} %, {short_count(m.visits)} visits" for m in passes]
+        words.append(f"pass {shorten_count(int(visits[-1]))} visits")
+    words += [f"{coords.GTP_PASS} {100 * m.winrate:.1f} %, {shorten_count(m.visits)} visits" for m in passes]
     return ", ".join(words)
 
 
@@ -285,7 +285,7 @@ class _BoardDrawing:
     def __init__(self, stones: Tensor, cell: int, below: str) -> None:
         self.size, self.cell, self.colours = stones.shape[0], cell, stones.flatten().tolist()
         side, text_size = (self.size + 1) * cell, max(11, round(0.3 * cell))
-        lines, pitch = wrapped(below, text_size, side - 2 * PADDING), round(1.35 * text_size)
+        lines, pitch = wrap_text(below, text_size, side - 2 * PADDING), round(1.35 * text_size)
         self.canvas = Canvas(side, side + (len(lines) * pitch + 2 * PADDING if lines else 0), PAPER)
         self.canvas.box((-0.5, -0.5), (side - 0.5, side - 0.5), WOOD)
         self._grid()
@@ -324,7 +324,7 @@ class _BoardDrawing:
             self.canvas.square(self.spot(point), 0.46 * self.cell, tint, radius=0.14 * self.cell)
             if label:
                 size = max(7, round(0.4 * self.cell))
-                self.canvas.text(self.spot(point), label, size, ink_on(tint), width=0.84 * self.cell)
+                self.canvas.text(self.spot(point), label, size, readable_ink(tint), width=0.84 * self.cell)
 
     def stones(self) -> None:
         """Draws the stones."""
@@ -355,11 +355,11 @@ class _BoardDrawing:
             if rank >= NUMBERED:
                 self.canvas.disc((x, y), 0.16 * cell, (*colour, 200))
                 continue
-            fill = mixed(WOOD, colour, 0.55 + 0.45 * (move.visits / max_visits) ** 0.5)
-            edge, width = (mixed(fill, BLACK, 0.35), 1) if rank else (BEST, max(1, 0.06 * cell))
+            fill = mix_colours(WOOD, colour, 0.55 + 0.45 * (move.visits / max_visits) ** 0.5)
+            edge, width = (mix_colours(fill, BLACK, 0.35), 1) if rank else (BEST, max(1, 0.06 * cell))
             self.canvas.disc((x, y), 0.485 * cell, fill, edge, width)
             share = f"{100 * move.winrate:.{0 if cell < 40 else 1}f}"
-            count, sizes = short_count(move.visits), (max(8, round(0.36 * cell)), max(7, round(0.27 * cell)))
+            count, sizes = shorten_count(move.visits), (max(8, round(0.36 * cell)), max(7, round(0.27 * cell)))
             self.canvas.text((x, y - 0.13 * cell), share, sizes[0], INK, width=0.82 * cell)
             self.canvas.text((x, y + 0.2 * cell), count, sizes[1], INK, width=0.7 * cell)
 
@@ -390,17 +390,17 @@ def star_points(size: int) -> list[int]:
 
 def heat_colour(colour: RGB, strength: float) -> RGB:
     """Returns the tint of a point, strength 0 to 1: from wood over a pale shade, which avoids grey, to the colour."""
-    pale = mixed(colour, (255, 255, 255), 0.62)
+    pale = mix_colours(colour, (255, 255, 255), 0.62)
     if strength < PALE:
-        return mixed(WOOD, pale, strength / PALE)
-    return mixed(pale, colour, (strength - PALE) / (1 - PALE))
+        return mix_colours(WOOD, pale, strength / PALE)
+    return mix_colours(pale, colour, (strength - PALE) / (1 - PALE))
 
 
 def loss_colour(loss: float) -> RGB:
     """Returns the colour for so much win rate given away, 0 to 1: green for nothing, red for 0.3 and more."""
     for (low, one), (high, other) in zip(LOSSES, LOSSES[1:], strict=False):
         if loss < high:
-            return mixed(one, other, max(0.0, (loss - low) / (high - low)))
+            return mix_colours(one, other, max(0.0, (loss - low) / (high - low)))
     return LOSSES[-1][1]
 
 
@@ -413,7 +413,7 @@ def mosaic(
     above = TITLE + 8 if any(titles) else 0
     width = max(image.shape[1] for image in images) + gap
     whole_width = min(columns, len(images)) * width + gap
-    lines = wrapped(heading, TITLE + 2, whole_width - 2 * gap)
+    lines = wrap_text(heading, TITLE + 2, whole_width - 2 * gap)
     top = len(lines) * (TITLE + 8) + (4 if lines else 0) + gap
     places = []
     for start in range(0, len(images), columns):
@@ -428,11 +428,11 @@ def mosaic(
     for number, line in enumerate(lines):
         draw.text((gap, gap + TITLE / 2 + 2 + number * (TITLE + 8)), line, fill=INK, font=font(TITLE + 2), anchor="lm")
     for title, (y, x) in zip(titles, places, strict=False):
-        draw.text((x + 1, y + above / 2), _shortened(title, width - gap), fill=INK, font=font(TITLE - 1), anchor="lm")
+        draw.text((x + 1, y + above / 2), _shorten(title, width - gap), fill=INK, font=font(TITLE - 1), anchor="lm")
     return np.asarray(picture)
 
 
-def _shortened(text: str, width: int) -> str:
+def _shorten(text: str, width: int) -> str:
     """Returns a text that takes at most `width` pixels as a title, its end cut off where it must be."""
     while len(text) > 4 and font(TITLE - 1).getlength(text) > width:
         text = text[:-2].rstrip(" .…") + "…"
@@ -449,14 +449,14 @@ def plane_image(values: Tensor, stones: Tensor | None = None, cell: int = 16) ->
     canvas = Canvas(size * cell + 1, size * cell + 1, PAPER)
     for point, value in enumerate(values.flatten().tolist()):
         row, column = divmod(point, size)
-        fill = mixed(NOTHING, POSITIVE if value > 0 else NEGATIVE, min(1.0, abs(value) / largest))
+        fill = mix_colours(NOTHING, POSITIVE if value > 0 else NEGATIVE, min(1.0, abs(value) / largest))
         canvas.box((column * cell, row * cell), ((column + 1) * cell, (row + 1) * cell), fill, (216, 208, 194))
         centre = (column + 0.5) * cell, (row + 0.5) * cell
         colour = 0 if stones is None else int(stones[row, column])
         if colour:
             canvas.disc(centre, 0.2 * cell, BLACK if colour == 1 else WHITE, FAINT)
         elif value not in (0.0, 1.0) and cell >= NUMBERS_FROM:
-            canvas.text(centre, f"{value:.2g}", round(0.36 * cell), ink_on(fill))
+            canvas.text(centre, f"{value:.2g}", round(0.36 * cell), readable_ink(fill))
     return canvas.finish()
 
 
@@ -475,7 +475,7 @@ def winrate_chart(winrates_black: Sequence[float], ply: int, width: int, height:
 
     winrates_black: 0 to 1, before the first move, after it, and so on; nan leaves a gap. ply: the moment that is
     marked. caption: lines below, within the height."""
-    lines = wrapped(caption, TEXT + 1, width - 8)
+    lines = wrap_text(caption, TEXT + 1, width - 8)
     canvas = Canvas(width, height, PAPER)
     bottom = height - BOTTOM - len(lines) * (TEXT + 6)
     last = max(1, len(winrates_black) - 1)

@@ -16,13 +16,13 @@ from PIL import Image
 from zerogo import board, sgf
 from zerogo.cli import open_front_end
 from zerogo.errors import InputError, quote
-from zerogo.evaluator import SYMMETRIES, Evaluation, Evaluator
+from zerogo.evaluator import Evaluation, Evaluator
 from zerogo.features import Encoder, make_encoder
 from zerogo.game import Colour
 from zerogo.players import require_size
 from zerogo.players.analyst import PLAYER_HELP, Analysis, Analyst
+from zerogo.players.engine import Engine, Options
 from zerogo.players.live import LiveGame
-from zerogo.players.session import AnalysisSession
 from zerogo.rules import Rules, coords
 from zerogo.selfplay.playout import MOST_PLAYOUTS, playouts_of
 from zerogo.sgf.record import COLOURS
@@ -35,7 +35,6 @@ FRAME_SECONDS = 0.8
 CELLS = ((7, 56), (9, 46), (13, 40), (25, 34))  # up to this board side, so many pixels between two lines
 CHART_WIDTH, CHART_HEIGHT = 336, 300  # the width is the least
 NAMED_MOVES = 8  # of a line that is written
-SPARE_NODES = 64
 EVALUATED_AT_ONCE = 128  # positions of a game whose values are charted
 _RANGE = re.compile(r"(-?\d{1,9})(?:-(-?\d{1,9}))?")
 
@@ -58,8 +57,6 @@ def make_models(arguments: argparse.Namespace) -> Models:
     is_network = checkpoint is not None and playouts_of(checkpoint) is None
     if is_network and not bounds.shipped(checkpoint).exists():
         raise InputError(f"--checkpoint: {bounds.no_such_player(checkpoint, PLAYER_HELP)}")
-    if symmetries is not None and symmetries not in SYMMETRIES:
-        raise InputError(f"--symmetries is {quote(symmetries)}; allowed are {', '.join(SYMMETRIES)}")
     if simulations is not None and not 1 <= simulations <= MOST_PLAYOUTS:
         raise InputError(f"--simulations is {simulations}; allowed are 1 to {MOST_PLAYOUTS}")
     arguments.overrides = [] if symmetries is None else [f"evaluation.symmetry={symmetries}"]
@@ -183,11 +180,7 @@ class Scene:
     @cached_property
     def analysis(self) -> Analysis:
         """The analysis of the search."""
-        analyst = self.models.analyst
-        session = AnalysisSession(analyst, capacity=2 * analyst.simulations + SPARE_NODES)
-        session.set_position(self.game, self.to_play)
-        session.run(analyst.simulations)
-        return session.analysis()
+        return Engine.of_analyst(self.models.analyst, self.game, Options()).think(self.to_play)
 
     @cached_property
     def planes(self) -> torch.Tensor:
@@ -196,7 +189,7 @@ class Scene:
 
 
 @cache
-def winrates_black(game: ShownGame, analyst: Analyst) -> np.ndarray:
+def evaluate_winrates(game: ShownGame, analyst: Analyst) -> np.ndarray:
     """Returns Black's chances to win after 0, 1, 2, … moves, by the network alone: float64 [moves + 1]."""
     rates: list[float] = []
     for start in range(0, game.last + 1, EVALUATED_AT_ONCE):
@@ -242,7 +235,7 @@ def _visits(scene: Scene) -> Shown:
     visits = scene.analysis.visits_by_action
     *counts, passes = visits.tolist()
     grid = picture.grid_text(
-        [picture.short_count(count) if count else "" for count in counts], scene.game.size, scene.stones
+        [picture.shorten_count(count) if count else "" for count in counts], scene.game.size, scene.stones
     )
     caption = f"visits of each move, {visits.sum()} in all"
     text = f"{grid}\npass {passes} visits of {visits.sum()}"
@@ -257,7 +250,7 @@ def _ownership(scene: Scene) -> Shown:
 
 
 def _value(scene: Scene) -> Shown:
-    rates, score = winrates_black(scene.shown, scene.models.analyst), _score_text(scene)
+    rates, score = evaluate_winrates(scene.shown, scene.models.analyst), _score_text(scene)
     shares = [f"{100 * rate:5.1f}" for rate in rates]
     rows = [f"{start:4d}: {' '.join(shares[start : start + 10])}" for start in range(0, len(shares), 10)]
     text = "\n".join([score, "Black's win rate in % after each move:", *rows])
@@ -338,8 +331,6 @@ NEEDED = {
 def show(arguments: argparse.Namespace) -> None:
     """Prints text and writes pictures as a command line says, see `show.__main__.parse`. Raises InputError for bad
     options."""
-    if arguments.cell and not 12 <= arguments.cell <= 200:
-        raise InputError(f"--cell is {arguments.cell}; allowed are 12 to 200 pixels")
     if arguments.out is not None and arguments.out.suffix.lower() not in SUFFIXES:
         raise InputError(f"--out is {arguments.out}; allowed are names that end in {' or '.join(SUFFIXES)}")
     models = make_models(arguments)

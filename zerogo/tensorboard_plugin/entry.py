@@ -71,7 +71,7 @@ class GoPlugin(base_plugin.TBPlugin):
         named, host = (getattr(context.flags, name, None) or "" for name in ("go_hosts", "host"))
         names = [*named.split(","), host, socket.gethostname()]
         self._hosts = {"localhost", *(name.strip().lower() for name in names if name.strip())}
-        self._worker = WorkerProcess()
+        self._jobs = JobProcess()
         self._written: set[str] = set()
 
     def is_active(self) -> bool:
@@ -144,7 +144,7 @@ class GoPlugin(base_plugin.TBPlugin):
 
     def _runs(self, request: Request) -> dict[str, Any]:
         if request.args.get("first"):
-            self._worker.start()  # it takes seconds, in which a person looks at the list
+            self._jobs.start()  # it takes seconds, in which a person looks at the list
         runs = [run._asdict() for run in self.folder.runs()]
         return {"runs": [run | {"path": "", "sources": [kind for kind, _ in run["sources"]]} for run in runs]}
 
@@ -156,12 +156,12 @@ class GoPlugin(base_plugin.TBPlugin):
     def _game(self, request: Request) -> dict[str, Any]:
         name = request.args.get("path", "")
         data = base64.b64encode(self.folder.read(name)).decode()
-        return self._worker.one("read_game", {"data": data, "name": Path(name).name})
+        return self._jobs.one("read_game", {"data": data, "name": Path(name).name})
 
     def _status(self, request: Request) -> dict[str, Any]:
         run = self.folder.run(request.args.get("run"))
         files = {"metrics": "logs/metrics.jsonl", "pool": "matches.jsonl"}
-        return self._worker.one("status", {name: self.folder.file(run, file) for name, file in files.items()})
+        return self._jobs.one("status", {name: self.folder.file(run, file) for name, file in files.items()})
 
     def _openings(self, request: Request) -> dict[str, Any]:
         run, size = self.folder.run(request.args.get("run")), request.args.get("size", type=int)
@@ -171,7 +171,7 @@ class GoPlugin(base_plugin.TBPlugin):
                 if seen := self.folder.glance(folder / name, changed, length):
                     games.setdefault(seen.size, []).append((seen.opening, seen.result[:1]))
         chosen = size if size in games else max(games, key=lambda one: len(games[one]), default=9)
-        tree = self._worker.one("openings", {"size": chosen, "games": games.get(chosen, [])[:MOST_OPENED]})
+        tree = self._jobs.one("openings", {"size": chosen, "games": games.get(chosen, [])[:MOST_OPENED]})
         return tree | {"sizes": sorted(games)}
 
     def _in_flight(self, request: Request) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class GoPlugin(base_plugin.TBPlugin):
         path = self.folder.file(run, f"snapshots/{names[-1]}") if names else None
         if path is None:
             raise InputError(f"the run {run.name} has no snapshot, so no games under way are known")
-        return self._worker.one("in_flight", {"path": path})
+        return self._jobs.one("in_flight", {"path": path})
 
     # What is asked with a body
 
@@ -200,7 +200,7 @@ class GoPlugin(base_plugin.TBPlugin):
         body = self._body(request)
         if name == "save":
             body["path"] = str(self._file_for(body))
-        answer = self._worker.one(ONE[name], body | {"data": body.pop("sgf", None), "name": "loaded game"})
+        answer = self._jobs.one(ONE[name], body | {"data": body.pop("sgf", None), "name": "loaded game"})
         self._written |= {body["path"]} if name == "save" else set()
         return answer
 
@@ -221,7 +221,7 @@ class GoPlugin(base_plugin.TBPlugin):
         body = self._body(request)
         if not body["networks"]:
             raise InputError("networks is empty; name one that the tab lists")
-        answers = self._worker.ask(STREAMS[name], body, str(body.pop("client", ""))[:40])
+        answers = self._jobs.ask(STREAMS[name], body, str(body.pop("client", ""))[:40])
         return Response(_lines(answers), mimetype="application/x-ndjson", headers=HEADERS)
 
 
@@ -242,7 +242,7 @@ def _json(fields: Any, status: int = 200) -> Response:
     return Response(json.dumps(fields), status, HEADERS, "application/json")
 
 
-class WorkerProcess:
+class JobProcess:
     """The process of jobs.py as the server sees it: started when it is needed, and again when it has ended."""
 
     def __init__(self) -> None:

@@ -168,7 +168,7 @@ class Folder:
         version, seen = self._glances.get(str(path), (None, None))
         if version != (changed, size):
             with suppress(OSError, InputError):
-                seen = glance_of(_read(path, GLANCED_BYTES))
+                seen = read_glance(_read(path, GLANCED_BYTES))
             if len(self._glances) >= MOST_GLANCES:
                 self._glances.clear()
             self._glances[str(path)] = (changed, size), seen
@@ -198,7 +198,7 @@ class Folder:
             if len(shown) == LISTED or time.monotonic() > until:
                 break
             looked, last, seen = looked + 1, f"{changed} {path}", self.glance(self.root / path, changed, size)
-            if seen is not None and _fits(seen, filters):
+            if seen is not None and _passes_filters(seen, filters):
                 about = {"path": path, "run": run, "kind": kind, "when": changed // 10**9}
                 shown.append({name: value for name, value in seen._asdict().items() if name != "opening"} | about)
         else:
@@ -206,7 +206,7 @@ class Folder:
         return {"games": shown, "next": last, "total": len(every), "looked": looked}
 
 
-def glance_of(data: bytes) -> Glance | None:
+def read_glance(data: bytes) -> Glance | None:
     """Returns what a list says of a game's bytes, None for what is no SGF. It reads what zerogo and most others write;
     whoever opens the game gets it from `zerogo.sgf`."""
     if b"(" not in data[:200] or b";" not in data[:400]:
@@ -223,7 +223,7 @@ def glance_of(data: bytes) -> Glance | None:
     return Glance(size, text["PB"], text["PW"], text["RE"], len(moves), how, opening)
 
 
-def _fits(seen: Glance, filters: dict[str, str]) -> bool:
+def _passes_filters(seen: Glance, filters: dict[str, str]) -> bool:
     """Whether filters allow a game."""
     players = f"{seen.black}\n{seen.white}".lower()
     return (
