@@ -70,10 +70,10 @@ class Checkpoint:
         """Returns the encoder that the network was trained with."""
         return make_encoder(self.config.features.encoder, self.config.features.komi_input)
 
-    def network(self, averaged: bool = True) -> Network | KataGoNetwork:
-        """Returns the network in evaluation mode on the CPU, float32, with the averaged or the trained weights."""
+    def network(self) -> Network | KataGoNetwork:
+        """Returns the network in evaluation mode on the CPU, float32, with the averaged weights."""
         network = fresh_network(self.config)
-        network.load_state_dict(self.averaged_weights if averaged else self.weights)
+        network.load_state_dict(self.averaged_weights)
         return network.eval()
 
     def network_alone(self) -> Checkpoint:

@@ -22,7 +22,7 @@ LOOK_EVERY = 16  # finished games between two updates of the progress line
 
 def evaluator_for(setup: Setup, checkpoint: Checkpoint) -> Evaluator:
     """Returns what self-play asks: the averaged network of a checkpoint."""
-    arguments = checkpoint.network(averaged=True), checkpoint.encoder(), setup.device, setup.dtype
+    arguments = checkpoint.network(), checkpoint.encoder(), setup.device, setup.dtype
     heads = search_heads(checkpoint.config.network.heads, setup.config.search.score_weight)
     return Evaluator.from_network(*arguments, heads=heads)
 

@@ -215,7 +215,7 @@ def _network_search(
 ) -> Search:
     """Returns a search over a checkpoint's averaged network that is to play well, not to explore: of self-play's
     settings it keeps c_visit and c_scale, with which the policy was learned."""
-    network, encoder = checkpoint.network(averaged=True), checkpoint.encoder()
+    network, encoder = checkpoint.network(), checkpoint.encoder()
     heads = search_heads(checkpoint.config.network.heads, settings.score_weight or keeps_scores)
     leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=heads)
     root_sees_all = settings.symmetry == "random" and simulations >= EVERY_SYMMETRY_FROM

@@ -50,11 +50,11 @@ def open_regular(path: str | os.PathLike, what: str, follow_links: bool = True) 
     raise InputError(f"cannot read the {what} {shorten_path(path)}: it is {kind}; a regular file is needed")
 
 
-def read_file(path: str | os.PathLike, most_bytes: int, what: str, follow_links: bool = True) -> bytes:
+def read_file(path: str | os.PathLike, most_bytes: int, what: str) -> bytes:
     """Returns the bytes of a regular file; no more than one above most_bytes is read, whatever size the file is said to
-    have. what, follow_links: see `open_regular`. Raises InputError where it can't be read, or is larger."""
+    have. what: see `open_regular`. Raises InputError where it can't be read, or is larger."""
     try:
-        with open_regular(path, what, follow_links) as file:
+        with open_regular(path, what) as file:
             data = file.read(most_bytes + 1)
     except OSError as error:
         raise InputError(f"cannot read the {what} {shorten_path(path)}: {error.strerror or error}") from None
