@@ -46,7 +46,7 @@ def play(folder: Path, shards: int, *overrides: str, said: list[str] | None = No
 
     actor._save = counted
     with pytest.raises(Interrupted):
-        actor.go()
+        actor.run()
     return actor
 
 
@@ -248,7 +248,7 @@ def test_an_actor_that_is_stopped_between_two_pieces_writes_none_twice(
 
     actor._save = save_or_fail
     with pytest.raises(Interrupted):
-        actor.go()
+        actor.run()
     numbers = [record[0] for path in shards(run) for record in load_with_about(path)[1]["records"]]
     assert len(numbers) == len(set(numbers)) == actor.games == games_of(shards(run)) > 3
 
@@ -274,7 +274,7 @@ def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, 
     steps, saved, save = [], [], actor._save
     actor._save = lambda *result: (steps.append(actor.step), save(*result), saved.append(shards(run)[-1]))
     with pytest.raises(InputError, match="does not exist"):
-        actor.go()
+        actor.run()
     assert not events and actor.step == 76 and set(steps) <= {24, 76} and not run.exists()
     assert "no checkpoint yet" in said[0] and "waiting for the run" in said[2] and len(said) == 3
 

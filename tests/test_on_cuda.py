@@ -340,7 +340,7 @@ def test_an_actor_plays_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     save = actor._save
     monkeypatch.setattr(actor, "_save", lambda result: setattr(signals, "exit_signal", save(result) or signal.SIGTERM))
     with pytest.raises(Interrupted):
-        actor.go()
+        actor.run()
     assert actor.selfplay.device.type == "cuda" and actor.shards == 1
 
 

@@ -318,7 +318,7 @@ def watch(directory: Path, overrides: Sequence[str] = ()) -> None:
     Raises InputError where the folder is none or has gone, or the run takes no games of actors; Interrupted where a
     signal ended it, with all finished games written."""
     with pipe_safe_streams(), Progress("actor", None, "games") as line, Signals(line.note) as signals:
-        Actor(directory, overrides, signals, line).go()
+        Actor(directory, overrides, signals, line).run()
 
 
 def split_result(result: SelfPlayResult, max_games: int) -> list[SelfPlayResult]:
@@ -353,7 +353,7 @@ class Actor:
         self._of: tuple | None = None  # which run, and under which settings, the games are
         self.collected, self._written, self._next_look = SelfPlayResult(), time.monotonic(), 0.0
 
-    def go(self) -> None:
+    def run(self) -> None:
         """Plays until a signal asks to leave, and writes the finished games then. Raises InputError for a fault of the
         disk that no waiting heals."""
         try:

@@ -138,7 +138,7 @@ class Run:
         inbox = directory, self.config, self.trainer.encoder.name, self.state, signals
         self.inbox = Inbox(*inbox) if config.replay.external else None
         if start is not None:
-            self._go_on_from(start)
+            self._restore_games(start)
         self.checks = SanityChecks(stops=config.pipeline.sanity_checks == "stop")
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class Run:
         player = load_player(self.directory, self.state.players, self.signals.log)
         return self._evaluator(player=player), player.step if player else self.trainer.steps
 
-    def _go_on_from(self, start: Checkpoint) -> None:
+    def _restore_games(self, start: Checkpoint) -> None:
         """Restores the games and the iteration of a snapshot on rank 0. The other ranks start new games. A checkpoint
         holds neither games nor an iteration."""
         if "iteration" in start.run:

@@ -58,7 +58,7 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
         said += limits.warnings_of_removals(config)
         if warning := too_many_considered(config.search, config.selfplay):
             said.append(f"warning: {warning}")
-        _go(config, directory, start, signals, said)
+        _run_to_end(config, directory, start, signals, said)
 
 
 def _lock(directory: Path, held: contextlib.ExitStack, signals: Signals) -> None:
@@ -110,8 +110,8 @@ def require_one_folder(directory: Path, signals: Signals) -> None:
     distributed.on_rank0(path.unlink)
 
 
-def _go(config: Config, directory: Path, start: Checkpoint | None, signals: Signals, said: list[str]) -> None:
-    """Goes through the run. Where learning diverges, it goes on from a snapshot or checkpoint, one further back each
+def _run_to_end(config: Config, directory: Path, start: Checkpoint | None, signals: Signals, said: list[str]) -> None:
+    """Runs to the end. Where learning diverges, the run resumes from a snapshot or checkpoint, one further back each
     time in a row, with other batches and half the learning rate. said: lines to say once nothing has turned out to be
     wrong with the settings. Raises InputError where it diverges from the oldest one on, too."""
     rollback, older = Rollback(), iter(())
