@@ -38,10 +38,9 @@ export class Viewer {
 
   // A game of the server: {size, …, nodes}. at: the node to begin with, the last of the main line where it is left out.
   show(game, at = 0) {
-    this.game = game;
+    Object.assign(this, { game, at, latest: null }); // a game that is still being loaded comes too late
     game.nodes.forEach((node) => { node.children = []; node.next_child = null; });
     game.nodes.forEach((node, index) => index && game.nodes[node.parent].children.push(index));
-    this.at = at;
     this.changed();
   }
   get node() { return this.game.nodes[this.at]; }
