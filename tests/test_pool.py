@@ -34,9 +34,8 @@ def test_each_match_is_kept_once_whatever_a_kill_leaves(tmp_path: Path) -> None:
             file.write(broken + "\n")
     first, second = pool.read(path)
     # Black wins pairs by 3 and loses them by 1 in turn, but for the drawn game: A's pairs are 1.5, 1 and 1 points.
-    assert first == Meeting("anna", "bert", 5, 3.5, 6, [0, 0, 2, 1, 0], result.seed) and second == first._replace(
-        seed=8
-    )
+    assert first == Meeting("anna", "bert", 5, 3.5, 6, [0, 0, 2, 1, 0], result.seed)
+    assert second == first._replace(seed=8)
     assert path.read_bytes().count(b"\n") == 3 + 1 + 5
     games = sorted((tmp_path / pool.FOLDER).iterdir())
     assert [game.name for game in games] == [f"5x5-anna-vs-bert-{number:04d}.sgf" for number in range(1, 7)]
@@ -44,17 +43,10 @@ def test_each_match_is_kept_once_whatever_a_kill_leaves(tmp_path: Path) -> None:
 
 
 def test_ratings_are_those_of_all_that_met_and_intervals_of_some() -> None:
-    met = [
-        meeting("a@1", "random", 70),
-        meeting("a@2", "random", 90),
-        meeting("a@2", "a@1", 75),
-        meeting("b", "c", 9, size=3),
-    ]
-    rows = pool.rate(met, 5)
-    numbers = {"random": 0, "a@1": 1, "a@2": 2}
-    expected = elo.bradley_terry(
-        elo.Meetings.of_results(numbers, [(one[0], one[1], one[3], 100 - one[3]) for one in met[:3]])
-    )
+    results = [("a@1", "random", 70, 30), ("a@2", "random", 90, 10), ("a@2", "a@1", 75, 25)]
+    met = [*(meeting(*result[:3]) for result in results), meeting("b", "c", 9, size=3)]
+    rows, numbers = pool.rate(met, 5), {"random": 0, "a@1": 1, "a@2": 2}
+    expected = elo.bradley_terry(elo.Meetings.of_results(numbers, results))
     assert [row[0] for row in rows] == ["a@2", "a@1", "random"]
     for name, *values in rows:
         k = numbers[name]
@@ -81,9 +73,7 @@ def test_the_verdict_counts_pairs_of_both_directions() -> None:
 
 
 def test_a_person_sees_the_ratings_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(
-        InputError, match="matches.jsonl holds no matches; a run writes it with evaluation.every_minutes"
-    ):
+    with pytest.raises(InputError, match="holds no matches; a run writes it with evaluation.every_minutes"):
         pool.show(tmp_path)
     pool.add(tmp_path / pool.FILE, some_result(num_games=6))
     commands.main_evaluate(commands.parse_evaluate(["--ratings", str(tmp_path)]))
