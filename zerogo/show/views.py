@@ -381,8 +381,9 @@ def _write_pictures(scenes: list[Scene], what: Sequence[str], out: Path | None) 
         make_directory(out.parent)
     if out is not None and out.suffix.lower() == ".gif":
         images, frames = [Image.fromarray(as_image(scene, what)) for scene in scenes], []
+        largest = tuple(map(max, zip(*(image.size for image in images), strict=True)))
         for image in images:  # all as large as the largest, white to the right and below
-            frame = Image.new("RGB", [max(sides) for sides in zip(*(one.size for one in images), strict=True)], "white")
+            frame = Image.new("RGB", largest, "white")
             frame.paste(image)
             frames.append(frame.quantize(256, dither=Image.Dither.NONE))
         options = {"save_all": True, "append_images": frames[1:], "duration": 1000 * FRAME_SECONDS, "loop": 0}

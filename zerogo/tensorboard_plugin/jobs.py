@@ -84,9 +84,10 @@ class Desk:
         session.set_position(LiveGame(Rules(5)))
         session.run(8)
 
-    def analyst(self, path: str, on_device: bool = False) -> tuple[Analyst, AnalysisSession]:
-        """Returns the analyst of a checkpoint's file and its search. on_device: on a GPU where there is one."""
-        changed = _plain(path).stat().st_mtime_ns
+    def analyst(self, path: str, game: LiveGame, on_device: Any = False) -> tuple[Analyst, AnalysisSession]:
+        """Returns the analyst of a checkpoint's file and its search. on_device: true for a GPU where there is one.
+        Raises InputError where it doesn't play on the game's board."""
+        changed, on_device = _plain(path).stat().st_mtime_ns, bool(on_device)
         pair = self._analysts.pop((path, changed, on_device), None)
         if pair is None:
             saved, device = checkpoint.load(path), runtime.pick_device("auto" if on_device else "cpu")
@@ -95,6 +96,7 @@ class Desk:
             analyst = make_analyst(saved, saved.config.evaluation, device, dtype)
             pair = analyst, AnalysisSession(analyst, most_bytes=MOST_TREE)
         _keep(self._analysts, (path, changed, on_device), pair, KEPT_ANALYSTS)
+        require_size(pair[0], game.size, "this game is on")
         return pair
 
     def game(self, position: Any) -> LiveGame:
@@ -304,9 +306,8 @@ def think(desk: Desk, request: Part) -> Iterator[Part]:
     visits. Each part names its network by its place."""
     game, began = desk.game(request["position"]), time.monotonic()
     visits = whole("visits", request.get("visits", 0), 0, MOST_VISITS)
-    analysts = [desk.analyst(path, bool(request.get("on_device"))) for path in request["networks"][:2]]
+    analysts = [desk.analyst(path, game, request.get("on_device")) for path in request["networks"][:2]]
     for place, (analyst, _) in enumerate(analysts):
-        require_size(analyst, game.size, "this game is on")
         evaluation = analyst.evaluate(game.tensor(analyst.device))
         yield {"network": place, "name": analyst.name} | _seen(evaluation, game) | desk.cost(began)
     sessions = [session for _, session in analysts] if visits else []
@@ -363,8 +364,7 @@ def over_time(desk: Desk, request: Part) -> Iterator[Part]:
     game, began = desk.game(request["position"]), time.monotonic()
     for place, path in enumerate(request["networks"][:MOST_NETWORKS]):
         try:
-            analyst, _ = desk.analyst(path)
-            require_size(analyst, game.size, "this game is on")
+            analyst, _ = desk.analyst(path, game)
         except InputError as error:  # one of many may be pruned, or of another size
             yield {"network": place, "error": str(error)}
             continue
@@ -376,8 +376,7 @@ def over_time(desk: Desk, request: Part) -> Iterator[Part]:
 def curve(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields a network's winrates and scores of all positions of a line, some at a time."""
     game, began = desk.game(request["position"]), time.monotonic()
-    analyst, _ = desk.analyst(request["networks"][0])
-    require_size(analyst, game.size, "this game is on")
+    analyst, _ = desk.analyst(request["networks"][0], game)
     record, last = game.record(), len(game.moves)
     for start in range(0, last + 1, EVALUATED_AT_ONCE):
         moments = range(start, min(last + 1, start + EVALUATED_AT_ONCE))
@@ -405,7 +404,7 @@ def choose_move(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields how far a network's search is, then its move: an action, or None where it resigns."""
     game, began = desk.game(request["position"]), time.monotonic()
     visits = whole("visits", request["visits"], 1, MOST_VISITS)
-    _, session = desk.analyst(request["networks"][0], bool(request.get("on_device")))
+    _, session = desk.analyst(request["networks"][0], game, request.get("on_device"))
     session.set_position(game)
     for place in _searching([session], visits, began):
         if place is not None:
@@ -420,7 +419,7 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
     at toggle turned over."""
     game = desk.game(request["position"])
     if (dead := request.get("dead")) is None:
-        analyst, _ = desk.analyst(request["networks"][0])
+        analyst, _ = desk.analyst(request["networks"][0], game)
         limit = TimeLimit(deadline=time.monotonic() + JUDGE_SECONDS)
         stones = set(final_status(game, analyst, limit, is_over=True).dead)
     else:
