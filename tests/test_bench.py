@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import torch
 
 from zerogo import bench, board, kernels
 from zerogo.bench import __main__ as command
-from zerogo.bench import jax_peers, net
+from zerogo.bench import gpu, jax_peers, net
 from zerogo.bench.board import draw
 from zerogo.errors import InputError
 from zerogo.rules import Rules
@@ -26,14 +27,14 @@ TINY = f"--size 3 --batch 4 --blocks 1 --channels 8 {CPU}"
 SHORT = "--seconds 0.02 --rounds 1"
 SEARCH = f"search {TINY} {SHORT} --sims 5"
 RATES = "simulations_per_s evals_per_s efficiency simulations_per_s_with_moves efficiency_with_moves"
-TREES = f"{RATES} bytes_per_node kept_nodes deepest"
+TREES = f"{RATES} bytes_per_node finished_share closed_share kept_nodes deepest"
 PLAYED = "games_per_hour moves_per_s samples_per_s simulations_per_s evals_per_s efficiency"
 ENCODED = "evals_per_s encoded_per_s zero17_encoded_per_s encoder_ratio peak_tflops_per_s share_of_peak"
 MEASURED = {  # command line: fields that are above zero, and fields with a value
     f"board --size 3 --batch 16 {CPU} {SHORT}": ("moves_per_s", {"size": 3, "batch": 16, "superko": "positional"}),
     f"net {TINY} {SHORT} --encoder alphago48": (ENCODED, {"size": 3, "batch": 4, "device": "cpu", "planes": 48}),
     f"net {TINY} {SHORT} --encoder stones+liberties:8": (ENCODED, {"encoder": "stones+liberties:8", "planes": 10}),
-    SEARCH: (TREES, {"bench": "search", "kernels": "compiled", "sims": 5, "finished_share": 0}),
+    SEARCH: (TREES, {"bench": "search", "kernels": "compiled", "sims": 5}),
     f"{SEARCH} --algorithm gumbel --kernels plain": (TREES, {"algorithm": "gumbel", "kernels": "plain"}),
     f"{SEARCH} --leaves 2 --spread 2": (f"{TREES} gain", {"leaves": 2, "spread": 2.0}),
     f"selfplay {TINY} {SHORT} --sims 3": (PLAYED, {"bench": "selfplay", "size": 3, "batch": 4, "device": "cpu"}),
@@ -202,3 +203,47 @@ def refused(words: str, sentence: str, capsys) -> None:
 )
 def test_bad_input_gets_one_sentence(words: str, sentence: str, capsys) -> None:
     refused(words, sentence, capsys)
+
+
+# A machine with a GPU: what is judged
+
+
+@pytest.mark.parametrize(
+    "expected, line, fault, row",
+    [
+        ({"a": 0.9}, {"a": 0.91}, "", ("part", "a", "0.91", "at least 0.9", "holds")),
+        ({"a": 0.9}, {"a": 0.89}, "", ("part", "a", "0.89", "at least 0.9", "FALLS SHORT")),
+        ({"a": 180_000}, {"a": 181_234}, "", ("part", "a", "181,234", "at least 180,000", "holds")),
+        ({"a": 0.9}, {}, "", ("part", "a", "not measured", "at least 0.9", "FALLS SHORT")),
+        ({"a": None}, {"a": 0.1}, "", ("part", "a", "0.1", "", "")),
+        ({"a": 0.9}, {"a": 1}, "killed", ("part", "pytest", "killed", "no fault", "FALLS SHORT")),
+        ({}, {}, "", ("part", "pytest", "no fault", "no fault", "holds")),
+    ],
+)
+def test_verdicts(expected: dict, line: dict, fault: str, row: tuple) -> None:
+    assert list(gpu._judge("part", gpu.Part("pytest -q", 1, expected), line, fault)) == [row]
+
+
+def test_the_whole_takes_less_than_ten_minutes() -> None:
+    assert sum(part.seconds for part in gpu.PARTS.values()) < 600
+
+
+def test_phases() -> None:
+    rounds = [
+        {"time/minutes": 1.0, "time/games": 10, "step": 5, "selfplay/games_per_s": 1.0, "train/samples_per_s": 1.0},
+        {"time/minutes": 1.5, "time/games": 30, "step": 9, "selfplay/games_per_s": 2.0, "train/samples_per_s": 8.0},
+        {"time/minutes": 2.0, "time/games": 40, "step": 9, "selfplay/games_per_s": 1.0},
+    ]
+    assert gpu.phases(rounds, 16) == {"selfplay_s": 20.0, "train_s": 8.0, "rest_s": 32.0, "train_samples_per_s": 8}
+
+
+def test_samples_of_the_driver() -> None:
+    now = time.localtime(1_700_000_000)
+    line = time.strftime("%Y/%m/%d %H:%M:%S", now) + ".250, 97\n"
+    assert gpu.parse_samples([line, "\n", "2026/11/22 15:59:08.123, [N/A]\n", "cut o"]) == [(1_700_000_000.25, 97.0)]
+
+
+def test_what_it_cannot_do_is_a_sentence() -> None:
+    for words, sentence in (([], "needs a CUDA device"), (["--part", "x"], "kernels and run")):
+        with pytest.raises(InputError, match=sentence):
+            command.main(command.parse(["gpu", "--device", "cpu", *words]))

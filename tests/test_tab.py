@@ -30,10 +30,11 @@ POSITION = {"size": 5, "komi": 0.5, "moves": [["b", 6], ["w", 8]]}
 LOCAL = {"Host": "localhost:6006"}
 
 
-class Here:
-    """Does in this process what the worker does in its own."""
+class Here(entry.JobProcess):
+    """Does in this process what the other one does."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.desk, self.starts = jobs.Desk(), 0
 
     def start(self) -> None:
@@ -46,11 +47,6 @@ class Here:
             yield from jobs.JOBS[job](self.desk, json.loads(json.dumps(fields)))
         except KeyError as error:
             raise RequestRefused(400, f"the request lacks {error}") from None
-
-    def one(self, job: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Returns an answer of one part."""
-        (part,) = self.ask(job, fields)
-        return part
 
 
 @pytest.fixture(scope="module")
