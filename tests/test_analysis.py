@@ -21,7 +21,6 @@ from zerogo.analysis.batch import BatchKind, SearchTask, roots
 from zerogo.analysis.engine import AnalysisEngine, Limits
 from zerogo.analysis.query import AnalysisSettings, Query, parse, read_config
 from zerogo.errors import InputError
-from zerogo.game import Colour
 from zerogo.players.analyst import Analyst, analyst_of_playouts
 from zerogo.players.session import RestrictedGo
 from zerogo.rules import Rules, coords
@@ -297,7 +296,7 @@ def test_restrictions_end_at_their_depth() -> None:
     """A forbidden move is legal again as many plies behind the root as its restriction says, by colour and game."""
     forbidden = [{"player": "B", "moves": ["A1"], "untilDepth": 3}, {"player": "W", "moves": ["A1"], "untilDepth": 1}]
     queries = [parse(query(avoidMoves=forbidden, moves=moves), AnalysisSettings()) for moves in ([], [["B", "C3"]])]
-    states = roots([SearchTask(one, len(one.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
+    states = roots([SearchTask(one, len(one.game.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
     game, both, now = RestrictedGo(), torch.arange(2), states
     may = [game.root_legal(states)[:, 20].tolist()]
     for _ in range(3):
@@ -396,19 +395,19 @@ def test_what_queries_say() -> None:
     def parsed(**fields: Any) -> Query:
         return parse(query(**fields), AnalysisSettings())
 
-    by_number = parsed(moves=[["b", "(0,3)"], ["White", "(4,4)"]])
-    assert by_number.moves == ((Colour.BLACK, 15), (Colour.WHITE, 24))
-    assert parsed().first is Colour.BLACK and parsed(moves=[["W", "A1"]]).first is Colour.WHITE
+    by_number = parsed(moves=[["b", "(0,3)"], ["White", "(4,4)"]]).game
+    assert (by_number.turns(), by_number.moves) == (["b", "w"], [15, 24])
+    assert parsed().game.first == "b" and parsed(moves=[["W", "A1"]]).game.first == "w"
     two = [["B", "A1"], ["B", "B2"]]
-    assert parsed(initialStones=two).first is Colour.WHITE
-    assert parsed(initialStones=[["B", "A1"], ["W", "B2"]]).first is Colour.BLACK
-    assert parsed(initialStones=two, initialPlayer="B").first is Colour.BLACK
-    assert parsed(rules="japanese", komi=6.5).rules == Rules(5, 6.5, "simple", False, "territory")
+    assert parsed(initialStones=two).game.first == "w"
+    assert parsed(initialStones=[["B", "A1"], ["W", "B2"]]).game.first == "b"
+    assert parsed(initialStones=two, initialPlayer="B").game.first == "b"
+    assert parsed(rules="japanese", komi=6.5).game.rules == Rules(5, 6.5, "simple", False, "territory")
     each = [{"player": player, "moves": ["C3"], "untilDepth": 1} for player in "BW"]
     assert sum(map(sum, parsed(allowMoves=each).restrictions)) == 2 * 25
     rules = {"ko": "SITUATIONAL", "scoring": "AREA", "suicide": False, "komi": 3}
-    assert parsed(rules=rules, komi=None).rules.komi == 3
-    assert parsed(rules='{"ko":"SIMPLE"}', komi=2).rules.superko == "simple"
+    assert parsed(rules=rules, komi=None).game.rules.komi == 3
+    assert parsed(rules='{"ko":"SIMPLE"}', komi=2).game.rules.superko == "simple"
 
 
 WORDS = st.sampled_from(["B", "C3", "pass", "BLACK", "AREA"])

@@ -259,24 +259,20 @@ def test_engines_with_odd_manners_play(mode: str, use) -> None:
 
 
 def test_an_engine_that_knows_them_is_told_rules_and_seeds(use, tmp_path: Path) -> None:
-    mark = tmp_path / "told"
-    play_match(
-        use("kata", str(mark), processes=1),
-        Last(),
-        MatchSettings(Rules(5, 0.5, "situational", suicide=True), 2, seed=1),
-    )
-    rules, *seeds = mark.read_text().splitlines()
-    told = json.loads(rules.removeprefix("kata-set-rules "))
-    assert (told["ko"], told["scoring"], told["suicide"]) == ("SITUATIONAL", "AREA", True)
+    mark, settings = tmp_path / "told", MatchSettings(Rules(5, 0.5, "situational", suicide=True), 2, seed=1)
+
+    def told() -> str:
+        """Returns what the engine was told in a match."""
+        mark.unlink(missing_ok=True)
+        play_match(use("kata", str(mark), processes=1), Last(), settings)
+        return mark.read_text()
+
+    before = told()
+    rules, *seeds = before.splitlines()
+    fields = json.loads(rules.removeprefix("kata-set-rules "))
+    assert (fields["ko"], fields["scoring"], fields["suicide"]) == ("SITUATIONAL", "AREA", True)
     assert len(set(seeds)) == len(seeds) > 10 and all(1 <= int(seed.split()[1]) < 2**31 for seed in seeds)
-    before = mark.read_text()
-    mark.unlink()
-    play_match(
-        use("kata", str(mark), processes=1),
-        Last(),
-        MatchSettings(Rules(5, 0.5, "situational", suicide=True), 2, seed=1),
-    )
-    assert mark.read_text() == before
+    assert told() == before
 
 
 def test_what_can_not_start_is_refused_at_once(use) -> None:

@@ -18,14 +18,6 @@ def played(rules: Rules, *moves: tuple[Colour, int]) -> LiveGame:
     return game
 
 
-def test_a_refused_move_changes_nothing() -> None:
-    game = played(Rules(3), (BLACK, 4))
-    before = (list(game.moves), game.state)
-    with pytest.raises(InputError, match="occupied"):
-        game.play(WHITE, 4)
-    assert (game.moves, game.state) == before and game.to_play is WHITE
-
-
 def test_two_moves_in_a_row() -> None:
     game = played(Rules(5), (BLACK, 0), (BLACK, 1), (BLACK, 2))
     assert game.to_play is WHITE and len(game.moves) == 3

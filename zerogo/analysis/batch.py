@@ -13,7 +13,6 @@ from zerogo import board, sgf
 from zerogo.analysis.query import Query
 from zerogo.board.flood import host_read_is_free
 from zerogo.evaluator import Evaluation
-from zerogo.game import Colour
 from zerogo.players.analyst import (
     MAX_SCORED_MOVES,
     Analysis,
@@ -25,7 +24,6 @@ from zerogo.players.analyst import (
     without_second_pass,
 )
 from zerogo.players.session import RestrictedGo, RestrictedState
-from zerogo.sgf.record import LETTERS
 
 SEED = 0
 FEWEST_NODES = 16
@@ -67,7 +65,7 @@ class BatchKind(NamedTuple):
     def of(task: SearchTask) -> "BatchKind":
         """Returns the kind of batch that a task belongs to."""
         query, nodes = task.query, max(FEWEST_NODES, power_of_two(task.visits))
-        return BatchKind(query.rules.size, nodes, query.restrictions is not None)
+        return BatchKind(query.game.rules.size, nodes, query.restrictions is not None)
 
     @property
     def tree_bytes(self) -> int:
@@ -201,11 +199,7 @@ def _num_previews(task: SearchTask) -> int | None:
 def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
     """Returns the positions of tasks with the games that led to them, as a batch, with their restrictions. After two
     passes a position is searched all the same."""
-    records = []
-    for query, turn in ((task.query, task.turn) for task in tasks):
-        colours = ["b" if colour is Colour.BLACK else "w" for colour, _ in query.moves[:turn]]
-        start = {"first": LETTERS[query.first], "setup": query.start, "colours": colours}
-        records.append(sgf.GameRecord(query.rules, [action for _, action in query.moves[:turn]], **start))
+    records = [sgf.since_edit(task.query.game, task.turn) for task in tasks]
     state = without_second_pass(sgf.positions(records, [task.turn for task in tasks], device, check=False))
     if tasks[0].query.restrictions is None:
         return state

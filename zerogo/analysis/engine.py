@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 
 import zerogo
 from zerogo.analysis.batch import BatchKind, PositionResult, SearchBatch, SearchTask, power_of_two
-from zerogo.analysis.query import AnalysisSettings, Query, QueryError, Rows, at_field, parse, shown, whole
+from zerogo.analysis.query import AnalysisSettings, Query, QueryError, at_field, parse, shown, whole
 from zerogo.board import BLACK
 from zerogo.board.flood import host_read_is_free
 from zerogo.board.symmetry import NUM_SYMMETRIES, transform_planes
@@ -25,6 +26,7 @@ from zerogo.players import katago
 from zerogo.players.analyst import Analyst
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules, coords
+from zerogo.sgf.record import COLOURS
 from zerogo.system import bounds, runtime
 
 FEWEST_ROWS = 4  # of a batch
@@ -125,8 +127,9 @@ class AnalysisEngine:
         return host_read_is_free(torch.empty(0, device=self.analyst.device))
 
     def _queue(self, query: Query) -> None:
-        check_moves(query, self._game_of(query.rules, query.start, query.first))
-        bytes_a_node = BatchKind(query.rules.size, 1, query.restrictions is not None).tree_bytes // 3
+        game, size = query.game, query.game.rules.size
+        check_moves(query, self._game_of(game.rules, tuple(map(tuple, game.start())), COLOURS[game.first]))
+        bytes_a_node = BatchKind(size, 1, query.restrictions is not None).tree_bytes // 3
         fitting = max(1, self.limits.memory // bytes_a_node)
         limit = min(self.limits.nodes, power_of_two(fitting + 1) // 2)
         visits = min(query.settings.max_visits, limit)
@@ -254,7 +257,7 @@ class AnalysisEngine:
                 self.write(analysis_reply(task, result, is_during_search))
 
 
-def _new_game(rules: Rules, start: Rows, first: Colour) -> LiveGame:
+def _new_game(rules: Rules, start: tuple[tuple[int, ...], ...], first: Colour) -> LiveGame:
     game = LiveGame(rules)
     with at_field("initialStones"):
         game.set_up([list(row) for row in start], first)
@@ -264,15 +267,14 @@ def _new_game(rules: Rules, start: Rows, first: Colour) -> LiveGame:
 def check_moves(query: Query, game: LiveGame) -> None:
     """Raises QueryError for an illegal move, by the plain rules. game: with the query's rules and start and any moves;
     it gets the query's. A query that goes on from an earlier one costs its new moves."""
-    same = 0
-    while same < min(len(game.moves), len(query.moves)) and game.moves[same] == query.moves[same]:
-        same += 1
+    moves = [(COLOURS[letter], action) for letter, action in zip(query.game.turns(), query.game.moves, strict=True)]
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(game.moves, moves, strict=False)))
     game.undo(len(game.moves) - same)
-    for turn, (player, action) in enumerate(query.moves[same:], start=same):
+    for turn, (player, action) in enumerate(moves[same:], start=same):
         try:
             game.play(player, action)
         except InputError as error:
-            vertex = coords.to_gtp(action, query.rules.size)
+            vertex = coords.to_gtp(action, game.size)
             raise QueryError(f"Illegal move {turn}: {vertex} ({error})", "moves") from None
 
 
@@ -303,7 +305,7 @@ def _finite(text: str) -> float:
 
 def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: bool) -> dict[str, Any]:
     """Returns the reply on a position, from the perspective that was asked for."""
-    query, analysis, size = task.query, result.analysis, task.query.rules.size
+    query, analysis, size = task.query, result.analysis, task.query.game.rules.size
     sign, stdev = _sign(query.settings.perspective, result.to_play), katago.score_stdev(analysis.ownership)
     moves = [
         katago.move_fields(move, order, size, sign, stdev, query.settings.pv_length + 1)
@@ -312,15 +314,13 @@ def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: b
     names = [name for name in katago.MOVE_INFO if katago.MOVE_EXTRAS.get(name) in (None, *query.included)]
     hashes = _hashes(result)
     stones = {"currentPlayer": "B" if result.to_play == BLACK else "W", "thisHash": hashes[0], "symHash": min(hashes)}
+    root = stones | katago.root_fields(analysis, sign, stdev)
     reply = {
         **{"id": query.id, "isDuringSearch": is_during_search, "turnNumber": task.turn},
         "moveInfos": [katago.json_fields(fields, names) for fields in moves],
-        "rootInfo": katago.json_fields(stones | katago.root_fields(analysis, sign, stdev), katago.ROOT_INFO),
+        "rootInfo": katago.json_fields(root, katago.ROOT_INFO),
     }
-    if "includeOwnership" in query.included:
-        reply["ownership"] = katago.json_value(sign * analysis.ownership)
-    if "includeOwnershipStdev" in query.included:
-        reply["ownershipStdev"] = katago.json_value(analysis.ownership_stdev)
+    reply |= katago.json_fields(root, (name for name, key in katago.ROOT_EXTRAS.items() if key in query.included))
     if "includePolicy" in query.included:
         reply["policy"] = katago.json_value(result.policy)
     return reply

@@ -22,6 +22,8 @@ from zerogo.game import Colour
 from zerogo.players.katago import COLOUR_WORDS, remarks
 from zerogo.players.session import Entry, Restrictions, restrict
 from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
+from zerogo.sgf import GameRecord, since_edit
+from zerogo.sgf.record import COLOURS, LETTERS
 from zerogo.system import bounds
 
 MOST_CONFIG_BYTES = 2**18
@@ -40,7 +42,6 @@ FIELDS = {*FIELDS, *WITHOUT_EFFECT, *INCLUDES, *REPORTS}
 _XY = re.compile(r"\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 Move = tuple[Colour, int]
-Rows = tuple[tuple[int, ...], ...]
 
 
 class QueryError(InputError):
@@ -86,16 +87,13 @@ class AnalysisSettings:
 class Query:
     """One line's positions, checked but for the legality of its moves.
 
-    start: rows of 0, 1, 2 from the top, and first: who moves there. moves: of the game. turns: each position asked for,
-    by the number of moves before it, with its priority. included: the fields of INCLUDES that a reply holds.
-    report_every: seconds between reports, infinite for none, first_report: until the first. restrictions: moves that
-    the search may not consider. warnings: (field, sentence)."""
+    game: with a setup, and moves in any order of colours. turns: each position asked for, by the number of moves before
+    it, with its priority. included: the fields of INCLUDES that a reply holds. report_every: seconds between reports,
+    infinite for none, first_report: until the first. restrictions: moves that the search may not consider. warnings:
+    (field, sentence)."""
 
     id: str
-    rules: Rules
-    start: Rows
-    first: Colour
-    moves: tuple[Move, ...]
+    game: GameRecord
     turns: tuple[tuple[int, int], ...]
     settings: AnalysisSettings
     included: frozenset[str] = frozenset()
@@ -106,8 +104,9 @@ class Query:
 
     def key(self, turn: int) -> int:
         """Returns the 63 bits that decide the draws of a position's search: alike for the same moves to it."""
-        played = [(player.value, action) for player, action in self.moves[:turn]]
-        text = repr((self.rules, self.start, self.first.value, played))
+        game = since_edit(self.game, turn)
+        played = [(COLOURS[letter].value, action) for letter, action in zip(game.turns(), game.moves, strict=True)]
+        text = repr((game.rules, tuple(map(tuple, game.start())), COLOURS[game.first].value, played))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
@@ -115,9 +114,9 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
     """Returns what a query asks. settings: where it says nothing else. only_sizes: the board sides that the network
     knows, None for any. Raises QueryError with the field at fault; the legality of moves is not checked here."""
     size = _size(fields, only_sizes)
-    start = _start(fields, size)
+    setup = _setup(fields, size)
     with at_field("moves"):
-        moves = tuple(_moves(_needed(fields, "moves", 'a list of [player, vertex] such as ["B", "C3"]'), size))
+        moves = list(_moves(_needed(fields, "moves", 'a list of [player, vertex] such as ["B", "C3"]'), size))
     turns = _turns(fields, len(moves))
     rules, warnings = _rules(fields, size)
     settings, unknown = _settings(fields, settings)
@@ -126,12 +125,10 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
     every, first = (_seconds(fields, name) for name in REPORTS)
     warnings += [(name, why) for name, why in WITHOUT_EFFECT.items() if fields.get(name, False) is not False]
     warnings += [(name, "Unexpected or unused field") for name in fields if name not in FIELDS]
+    start = {"first": LETTERS[_first(fields, setup, moves)], "setup": setup}
     return Query(
         id=fields["id"],
-        rules=rules,
-        start=start,
-        first=_first(fields, start, moves),
-        moves=moves,
+        game=GameRecord(rules, [move[1] for move in moves], colours=[LETTERS[move[0]] for move in moves], **start),
         turns=turns,
         settings=settings,
         included=frozenset(name for name in INCLUDES if _flag(fields, name)),
@@ -233,8 +230,8 @@ def _moves(values: Any, size: int) -> Iterator[Move]:
         yield _colour(pair[0]), _vertex(pair[1], size)
 
 
-def _start(fields: dict[str, Any], size: int) -> Rows:
-    """Returns the rows of the board at the start."""
+def _setup(fields: dict[str, Any], size: int) -> list[list[int]]:
+    """Returns the stones at the start: rows from the top, 0, 1 or 2."""
     points = [0] * (size * size)
     with at_field("initialStones"):
         for colour, action in _moves(fields.get("initialStones", []), size):
@@ -243,17 +240,17 @@ def _start(fields: dict[str, Any], size: int) -> Rows:
             if points[action]:
                 raise InputError(f"{coords.to_gtp(action, size)} has two stones; a point may have one")
             points[action] = colour.value
-    return tuple(tuple(points[row * size : (row + 1) * size]) for row in range(size))
+    return [points[row * size : (row + 1) * size] for row in range(size)]
 
 
-def _first(fields: dict[str, Any], start: Rows, moves: tuple[Move, ...]) -> Colour:
+def _first(fields: dict[str, Any], setup: list[list[int]], moves: list[Move]) -> Colour:
     """Returns who moves first: as given, else who made the first move, else White where Black alone has stones."""
     if "initialPlayer" in fields:
         with at_field("initialPlayer"):
             return _colour(fields["initialPlayer"])
     if moves:
         return moves[0][0]
-    stones = [colour for row in start for colour in row if colour]
+    stones = [colour for row in setup for colour in row if colour]
     return Colour.WHITE if len(stones) > 1 and set(stones) == {Colour.BLACK.value} else Colour.BLACK
 
 

@@ -122,12 +122,10 @@ def kata_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
     moves = [katago.move_fields(move, order, size) for order, move in enumerate(moves_to_show(analysis, request))]
     names = [name for name in katago.INFO if name not in katago.INFO_EXTRAS or name in request.extras]
     words = [f"info {gtp_words(fields, names)}" for fields in moves]
+    root = katago.root_fields(analysis) if words else {}
     if words and "rootInfo" in request.extras:
-        words.append(f"rootInfo {gtp_words(katago.root_fields(analysis), katago.GTP_ROOT_INFO)}")
-    if words and "ownership" in request.extras:
-        words.append(gtp_words({"ownership": analysis.ownership}, ["ownership"]))
-    if words and "ownershipStdev" in request.extras:
-        words.append(gtp_words({"ownershipStdev": analysis.ownership_stdev}, ["ownershipStdev"]))
+        words.append(f"rootInfo {gtp_words(root, katago.GTP_ROOT_INFO)}")
+    words += [gtp_words(root, [name]) for name in katago.ROOT_EXTRAS if words and name in request.extras]
     return " ".join(words)
 
 

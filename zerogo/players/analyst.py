@@ -28,9 +28,7 @@ SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost streng
 MAX_ROOT_PLAYOUTS, MAX_LEAF_PLAYOUTS = 256, 8  # playouts of plain MCTS
 OWNERSHIP_PLAYOUTS = 64
 QUICK_PLAYOUTS = 16
-MAX_SCORED_MOVES = (
-    16  # candidates that are evaluated themselves for what the search does not tell; others are hardly visited
-)
+MAX_SCORED_MOVES = 16  # candidates that are evaluated for what the search does not tell; others are hardly visited
 MAX_PV_LENGTH = 24
 PLAYER_HELP = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
 GUMBEL_UNTIL = 400  # simulations of a match up to which it is Gumbel; with PLAY PUCT was level with it at 64
@@ -256,9 +254,9 @@ class Candidate:
     """One move that the search has tried, from the view of the side that makes it.
 
     value: its mean in [-1, 1]. score: its mean in points, komi included, or the position's where the search keeps no
-    scores. prior: 0 to 1. lcb: lower bound of the winrate by
-    the spread of its simulations (`puct.lower_bounds`), 0 to 1. pv: the best line from this move on, and pv_visits: the
-    visits of each move of it. ownership: float32 [N, N] after the move, None where that was not evaluated."""
+    scores. prior: 0 to 1. lcb: lower bound of the winrate by the spread of its simulations (`puct.lower_bounds`), 0 to
+    1. pv: the best line from this move on, and pv_visits: the visits of each move of it. ownership: float32 [N, N]
+    after the move, None where that was not evaluated."""
 
     action: int
     visits: int

@@ -42,6 +42,7 @@ MOVE_EXTRAS = {
 ROOT_INFO = """currentPlayer thisHash symHash visits weight winrate scoreLead scoreMean scoreSelfplay scoreStdev utility
 rawWinrate rawLead rawScoreSelfplay rawScoreSelfplayStdev rawNoResultProb rawStWrError rawStScoreError
 rawVarTimeLeft""".split()
+ROOT_EXTRAS = {"ownership": "includeOwnership", "ownershipStdev": "includeOwnershipStdev"}  # GTP's key is the name
 JSON_DIGITS = 6
 COLOUR_WORDS = {"b": Colour.BLACK, "black": Colour.BLACK, "w": Colour.WHITE, "white": Colour.WHITE}  # in small letters
 
@@ -80,6 +81,8 @@ def root_fields(analysis: Analysis, sign: int = 1, stdev: float = 0.0) -> dict[s
         "rawScoreSelfplayStdev": stdev,
         "rawNoResultProb": 0.0,
         **dict.fromkeys(("rawStWrError", "rawStScoreError", "rawVarTimeLeft"), -1.0),
+        "ownership": sign * analysis.ownership,
+        "ownershipStdev": analysis.ownership_stdev,
     }
 
 
