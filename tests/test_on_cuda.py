@@ -354,7 +354,10 @@ def test_the_tab_thinks_on_the_device_with_kernels_that_were_tried(tmp_path: Pat
     desk = jobs.Desk()
     with kernels.plain(), pytest.warns(UserWarning, match="bfloat16 is not tried here on this GPU"):
         *_, last = jobs.think(desk, asked)
-    assert last["visits"] >= 4 and desk.analyst(asked["networks"][0], True)[0].device.type == "cuda"
+    assert (
+        last["visits"] >= 4
+        and desk.analyst(asked["networks"][0], desk.game(asked["position"]), True)[0].device.type == "cuda"
+    )
     assert ("cuda", 3) in tried
 
 
