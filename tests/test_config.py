@@ -89,6 +89,10 @@ def test_a_setting_that_became_a_constant_is_known_by_its_value() -> None:
             config.from_dict({section: {name: "else"}})
         with pytest.raises(InputError, match=sentence):
             load(None, [f"{key}=1"])
+        if section == "network":
+            continue
+        with pytest.warns(UserWarning, match=f"made with {key} 'else', but {sentence}"):
+            assert config.from_dict({section: {name: "else"}}, was_used=True) == Config()
 
 
 def examples() -> list[tuple[str, str]]:

@@ -133,7 +133,7 @@ def load(path: str | Path) -> Checkpoint:
     missing = [name for name, kind in PARTS.items() if not isinstance(contents.get(name), kind)]
     if missing:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
-    config = from_dict(contents["config"], f"checkpoint {path}")
+    config = from_dict(contents["config"], f"checkpoint {path}", was_used=True)
     others = {name: contents[name] for name in PARTS if name not in ("config", "encoder", "size")}
     checkpoint = Checkpoint(config=config, source=str(path), **others)
     with torch.device("meta"):  # shapes only

@@ -8,6 +8,7 @@ section that it needs."""
 import difflib
 import json
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -91,7 +92,14 @@ class Config:
 
     def dump(self, path: str | Path) -> None:
         """Writes every setting as YAML, atomically, with its meaning beside it; `load` reads the same settings back."""
-        write_atomically(path, lambda file: file.write(to_yaml(self).encode()))
+        blocks = []
+        for section in SECTIONS:
+            rows = [f"# {section.__doc__}", f"{section.NAME}:"]
+            for entry in settings_of(section):
+                value = getattr(getattr(self, section.NAME), entry.name)
+                rows.append(f"  {entry.name}: {_written(value)}  # {_explained(entry)}")
+            blocks.append("\n".join(rows) + "\n")
+        write_atomically(path, lambda file: file.write("\n".join(blocks).encode()))
 
 
 def _plain(value: Any) -> Any:
@@ -101,13 +109,16 @@ def _plain(value: Any) -> Any:
     return {key: _plain(part) for key, part in value.items()} if isinstance(value, Mapping) else value
 
 
-def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[str, str] | None = None) -> Config:
+def from_dict(
+    values: Mapping[str, Any], where: str = "config", places: Mapping[str, str] | None = None, was_used: bool = False
+) -> Config:
     """Returns the config of plain sections; keys that are absent keep their defaults, and an absent komi is what
     game.sizes says.
 
     where: the file or checkpoint that a complaint names; places: a more exact name for "search.c_puct" or "search",
-    such as a line. Raises InputError for an unknown section or key (with the nearest valid name) and for a value that
-    is not allowed."""
+    such as a line. was_used: a run has had these values, so one that has become a constant since, and by which the
+    network does not compute, only brings a warning. Raises InputError for an unknown section or key (with the nearest
+    valid name) and for a value that is not allowed."""
     places = places or {}
     if not isinstance(values, Mapping):
         raise InputError(f"{where}: expected sections such as game and search, found {quote(values)}")
@@ -121,8 +132,11 @@ def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[
             such = f"it must hold settings such as {settings_of(BY_NAME[name])[0].name}: …"
             raise InputError(f"{place}: section {name} is {quote(entries)}; {such}")
         for key, value in entries.items():
-            if (full := f"{name}.{key}") not in KEYS and not (full in FIXED and value == FIXED[full]):
+            if (full := f"{name}.{key}") in KEYS or (full in FIXED and value == FIXED[full]):
+                continue
+            if not (was_used and full in FIXED and name != NetworkConfig.NAME):
                 raise InputError(f"{places.get(full, where)}: {_unknown(full)}")
+            warnings.warn(f"{where} was made with {full} {quote(value)}, but {_unknown(full)}", stacklevel=2)
         entries = {key: value for key, value in entries.items() if f"{name}.{key}" not in FIXED}
         sections[name] = _placed(partial(BY_NAME[name], **entries), where, places)
         if name == GameConfig.NAME and "komi" not in entries:
@@ -287,18 +301,6 @@ def describe(as_page: bool = False) -> str:
             rows.append(row if as_page else f"  {key} = {default}\n      {_explained(entry)}")
         blocks.append("\n".join(rows))
     return "\n\n".join(blocks)
-
-
-def to_yaml(config: Config) -> str:
-    """Returns every setting as YAML text with comments."""
-    blocks = []
-    for section in SECTIONS:
-        rows = [f"# {section.__doc__}", f"{section.NAME}:"]
-        for entry in settings_of(section):
-            value = getattr(getattr(config, section.NAME), entry.name)
-            rows.append(f"  {entry.name}: {_written(value)}  # {_explained(entry)}")
-        blocks.append("\n".join(rows) + "\n")
-    return "\n".join(blocks)
 
 
 def _written(value: Any) -> str:
