@@ -1,13 +1,11 @@
-"""A GTP engine for tests: `fake_engine.py MODE [FILE]`, or `Fake(MODE, FILE)` in the process of a test. Plays the first
-legal point for some moves, then passes.
+"""A GTP engine for tests, in their process: `Fake(MODE, FILE)`; campaign/fake_program.py makes a program of it. Plays
+the first legal point for some moves, then passes.
 
 The modes other than "good" go wrong on purpose, as their names say; FILE is where some of them leave a mark."""
 
 from __future__ import annotations
 
 import os
-import sys
-import time
 
 from sgfmill.boards import Board
 from sgfmill.common import format_vertex, move_from_vertex
@@ -134,35 +132,3 @@ class Fake:
             status, answer = "?", "unknown command"
         is_twice = self.mode == "twice" and words[0] == "genmove" and self.engine.count >= TROUBLE_AT
         return (1 + is_twice) * f"{status}{number} {answer}{self.end}{self.end}"
-
-
-def be_in_trouble(trouble: Trouble, file: str) -> None:
-    """Does as a process what the trouble says."""
-    if trouble.kind == "crash":
-        print(trouble.words, file=sys.stderr, flush=True)
-        os._exit(trouble.status)
-    if trouble.kind == "mute":
-        sys.stdout.close()
-        os.close(1)
-    elif file:
-        open(file, "a").write(f"{os.getpid()}\n")
-    time.sleep(600)
-
-
-def main(mode: str, file: str = "") -> None:
-    try:
-        fake = Fake(mode, file)
-        time.sleep(0.8 if mode == "slow" else 0)
-        print(end=fake.greeting, flush=True)
-        for line in sys.stdin:
-            if mode == "noisy":
-                print("= thinking \n\n? info " * 5000, file=sys.stderr, flush=True)
-            print(end=fake.answer(line), flush=True)
-            if line.split()[-1] == "quit":
-                return
-    except Trouble as trouble:
-        be_in_trouble(trouble, file)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -22,7 +22,7 @@ from zerogo.config import Config, with_overrides
 from zerogo.players.external import EngineProcess
 from zerogo.rules import Rules
 
-FAKE = Path(__file__).with_name("fake_engine.py")
+FAKE = Path(__file__).parent / "campaign" / "fake_program.py"
 
 
 def config(*overrides: str) -> Config:

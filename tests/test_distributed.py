@@ -1,5 +1,5 @@
-"""Processes of torch.distributed: what one alone does, how they find each other, what two do together, and how a
-command starts them."""
+"""Processes of torch.distributed: what one alone does, how they find each other, and how a command starts them.
+tests/campaign has what several do together."""
 
 import ctypes
 import logging
@@ -15,20 +15,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
-import matches
 import pytest
-import ranks
 import tiny
 import torch
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher import api
 
-from zerogo import arena, commands, tuning
-from zerogo.arena import pool
+from zerogo import commands, tuning
 from zerogo.errors import InputError, Interrupted
-from zerogo.pipeline import limits, snapshots
-from zerogo.pipeline.matches import Matches
+from zerogo.pipeline import limits
 from zerogo.system import cgroups, distributed, runtime
 from zerogo.tuning import trials
 
@@ -75,58 +71,6 @@ def test_a_restart_goes_on_with_what_its_torchrun_has_begun_alone(monkeypatch: p
 def test_settings_that_processes_can_not_share_are_refused() -> None:
     with pytest.raises(InputError, match="multiple of 3"):
         limits.require_shares(tiny.config(), 3)
-
-
-def evaluate(folder: Path, games: int, name: str, resume: bool = False) -> None:
-    arena.evaluate(["random", "mcts:4"], games, matches.config("game.size=4"), folder / name, 2, resume)
-
-
-def work_of_two(folder: Path) -> None:
-    """A run with matches at its end, and an evaluation whose last games are left to others."""
-    tiny.run(folder, "pipeline.final_matches=true", "evaluation.final_games=6", "selfplay.slots=4")
-    evaluate(folder, 6, "two")
-    assert not distributed.is_rank0() or (folder / "two" / "report.html").exists()
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What two ranks have left."""
-    folder = tmp_path_factory.mktemp("two")
-    ranks.run_in_two(work_of_two, folder)
-    return folder
-
-
-@pytest.mark.slow  # waits for processes
-def test_two_ranks_play_the_games_of_one(two: Path, capfd) -> None:
-    """A match that one process takes up from two has the games of one that nothing stopped."""
-    evaluate(two, 10, "two", resume=True)
-    assert "6 of 10 games are finished already" in capfd.readouterr().err
-    evaluate(two, 10, "one")
-    assert matches.written(two / "two") == matches.written(two / "one")
-    assert tiny.files(two / "two" / "games") == tiny.files(two / "one" / "games")
-
-
-@pytest.mark.slow  # waits for processes
-def test_final_matches_are_those_of_one_process(two: Path) -> None:
-    last = next(snapshots.starts(two / "tiny"))
-    settings = tiny.config("evaluation.final_games=6")
-    found = Matches(settings.game, settings.evaluation, settings.run.seed, tiny.CPU, torch.float32)
-    ((_, _, result, _),) = found.play(last, 6)
-    assert pool.read(two / "tiny" / pool.FILE) == [pool.Meeting.of(result)]
-
-
-@pytest.mark.slow  # waits for processes
-def test_a_run_goes_on_with_another_number_of_processes(two: Path, capfd) -> None:
-    """Its games in progress begin anew, under numbers that no other had."""
-    newest = next(snapshots.starts(two / "tiny"))
-    assert newest.run["ranks"] == 2 and newest.counters["iterations"] == 2
-    assert '"time/waiting_share"' in (two / "tiny" / "logs" / "metrics.jsonl").read_text()
-    tiny.run(two, "pipeline.iterations=3", "selfplay.slots=4", resume=True)
-    assert "1 processes instead of 2: games in progress start anew" in capfd.readouterr().err
-    samples, after = tiny.all_samples(two / "tiny"), next(snapshots.starts(two / "tiny"))
-    new = samples.game[samples.network_step > newest.step - 1]
-    assert len(new) and int(new.min()) >= int(newest.counters["games"]) and after.counters["iterations"] == 3
-    assert after.run.get("ranks", 1) == 1
 
 
 @pytest.fixture

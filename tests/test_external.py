@@ -5,17 +5,16 @@ import json
 import math
 import os
 import re
-import stat
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from limits import within
-from matches import FAKE, EngineInProcess, Last, command, config, same
+from matches import EngineInProcess, Last, command, config, same
 from sgfmill.sgf import Sgf_game
+from tables import tables
 
 from zerogo import arena
 from zerogo.arena import MatchSettings, play_match
@@ -29,6 +28,7 @@ from zerogo.players.external import EngineFault, ExternalPlayer, find_program
 from zerogo.rules import Rules
 
 RULES = Rules(size=5, komi=0.5)
+TABLES = tables("external")
 
 
 @pytest.fixture(autouse=True)
@@ -39,19 +39,11 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external, "time", SimpleNamespace(monotonic=lambda: EngineInProcess.now[0]))
 
 
-@pytest.fixture
-def use() -> Iterator:
-    """Makes fake engines by their mode, and ends them after the test."""
-    made = []
-
-    def maker(mode: str, *more: str, processes: int = 2, seconds: float = 20.0) -> ExternalPlayer:
-        made.append(ExternalPlayer(find_program(command(mode, *more)), seconds, processes))
-        made[-1].name = mode
-        return made[-1]
-
-    yield maker
-    for player in made:
-        player.close()
+def use(mode: str, *more: str, processes: int = 2, seconds: float = 20.0) -> ExternalPlayer:
+    """Returns a player of that mode, which is its name."""
+    player = ExternalPlayer(find_program(command(mode, *more)), seconds, processes)
+    player.name = mode
+    return player
 
 
 def engine(mode: str = "good", **options: object) -> EngineInProcess:
@@ -67,24 +59,9 @@ def test_an_engine_answers() -> None:
     assert process.ask(["name", "version"], 20) == ["Fake", "1.0"]  # a refusal leaves nothing behind
 
 
-ANSWERS = {
-    "plain": ("= D4\n\n", "D4"),
-    "an id": ("=1 D4\n\n", "D4"),
-    "carriage returns": ("= D4\r\n\r\n", "D4"),
-    "no space": ("=\n\n", ""),
-    "several lines": ("= a\nb\n  c\n\n", "a\nb\n  c"),
-    "a first line that is empty": ("=\na\nb\n\n", "a\nb"),
-    "too many blank lines": ("\n\n= D4\n\n\n\n", "D4"),
-    "a banner": ("Hello\n\n= D4\n\n", "D4"),
-    "a line before": ("hint: think\n= D4\n\n", "D4"),
-    "other bytes": ("= \u00e9\n\n", "\u00e9"),
-    "a number": ("= 5\n\n", "5"),
-}
-
-
-@pytest.mark.parametrize("case", ANSWERS)
+@pytest.mark.parametrize("case", TABLES["answers"])
 def test_replies_are_read(case: str) -> None:
-    raw, expected = ANSWERS[case]
+    raw, expected = TABLES["answers"][case]
     assert engine(answer=lambda line: raw).ask(["genmove b"], 20) == [expected]
 
 
@@ -124,37 +101,15 @@ def test_words_that_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     settings = Config().evaluation
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("zerogo.players.external.MORE_FOLDERS", ("/nowhere",))
-    for spec, sentence in {
-        "gnugo:1": "there is no program 'gnugo' on PATH nor in /nowhere; Debian and Ubuntu have it: apt install gnugo",
-        "pachi:1000": "there is no program 'pachi' on PATH",
-        "katago:10": "there is no program 'katago' on PATH",
-        "gtp:engine --fast": "there is no program 'engine' on PATH",
-        "gtp:/nowhere/engine": "there is no program at /nowhere/engine",
-        "gtp:": "lacks its command",
-        "gtp:engine 'open": "its command can't be read: no closing quotation",
-        "gnugo:16": "a level from 0 to 15",
-        "gnugo:strong": "a level from 0 to 15",
-        "gnugo": "a level from 0 to 15",
-        "pachi:100": "playouts from 500",
-        "katago:0": "visits from 1",
-        "gnu:1": "allowed are random, mcts:N",
-    }.items():
+    for spec, sentence in TABLES["refused words"].items():
         with pytest.raises(InputError) as error:
             make_player(spec, settings, torch.device("cpu"), torch.float32)
         assert sentence in str(error.value) and "\n" not in str(error.value)
 
 
-def program(folder: Path, name: str) -> Path:
-    """Makes an executable that is the fake engine."""
-    path = folder / name
-    path.write_text(f"#!/bin/sh\nexec {sys.executable} -E {FAKE} good\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
 def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("gnugo", "pachi", "katago"):
-        program(tmp_path, name)
+        (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     rules = Rules(9, 7.0, "situational", suicide=True)
     line = find_program("gnugo:3").command(rules, 5)
@@ -204,40 +159,26 @@ def test_a_match_may_grow_and_nothing_else(tmp_path: Path) -> None:
         arena.evaluate(["random", "random"], 8, config(), tmp_path / "c", resume=True)
 
 
-FAULTS = {
-    "crash": r"ended with status 3 at 'genmove [bw]' \(fatal: out of ideas\), at move [67]",
-    "hang": r"no answer to 'genmove [bw]' within 0.7 s, at move [67]",
-    "mute": r"closed its output at 'genmove [bw]', at move [67]",
-    "illegal": r"illegal move [A-E][1-5] \(occupied: a stone stands on .*\), at move [67]",
-    "garbage": r"answered 'banana', which is no move, at move [67]",
-    "off-board": r"answered 'T19', which is no move, at move [67]",
-    "empty": r"answered '', which is no move, at move [67]",
-    "refuse": r"refused 'genmove [bw]': not now, at move [67]",
-    "twice": r"said '=\d+ [A-E][1-5]' where the answer to '(play [bw] [A-E][1-5]|clear_board)' was due, at move [6-9]",
-    "babble": r"said 'I think C3' where a reply begins with = or \?, at move [67]",
-}
-
-
-@pytest.mark.parametrize("mode", FAULTS)
-def test_a_fault_loses_the_game_and_the_match_goes_on(mode: str, use, tmp_path: Path) -> None:
-    bad = use(mode, seconds=0.7 if mode in ("hang",) else 20.0, processes=2)
+@pytest.mark.parametrize("mode", TABLES["faults"])
+def test_a_fault_loses_the_game_and_the_match_goes_on(mode: str) -> None:
+    bad = use(mode, seconds=0.7 if mode == "hang" else 20.0)
     result = play_match(Last(), bad, MatchSettings(RULES, 4, seed=1, opening_plies=2))
     assert not result.counted and result.wins == 4 and result.stopped(FORFEIT) == (0, 4)
     for game in result.games:
         assert game.stop.kind == FORFEIT and game.stop.black_lost == (not game.a_is_black)
-        assert re.fullmatch(FAULTS[mode], game.stop.reason), game.stop.reason
+        assert re.fullmatch(TABLES["faults"][mode], game.stop.reason), game.stop.reason
         assert math.isnan(game.score_black)
     assert result.summary()["forfeits"] == [0, 4] and result.summary()["mean_score"] is None
     assert any(f"{mode} lost by a fault in 4 of 4 games" in line for line in result.lines())
 
 
-def test_a_resignation_ends_the_game(use, tmp_path: Path) -> None:
+def test_a_resignation_ends_the_game() -> None:
     result = play_match(use("resign"), Last(), MatchSettings(RULES, 4, seed=1))
     assert not result.counted and result.losses == 4 and result.stopped(RESIGNED) == (4, 0)
     assert result.by_colour(True) == (0, 0, 2) and result.win_rate == 0.0
 
 
-def test_one_crash_costs_one_game(use, tmp_path: Path) -> None:
+def test_one_crash_costs_one_game(tmp_path: Path) -> None:
     """Its process served all games; the others are replayed for the next one."""
     crashing = use("crash-once", str(tmp_path / "mark"), processes=1)
     result = play_match(crashing, Last(), MatchSettings(RULES, 4, seed=1, opening_plies=2))
@@ -248,7 +189,7 @@ def test_one_crash_costs_one_game(use, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["noisy", "slow", "banner", "dos", "unnumbered", "innumerate"])
-def test_engines_with_odd_manners_play(mode: str, use) -> None:
+def test_engines_with_odd_manners_play(mode: str) -> None:
     """The last one says = to whatever it does not know, numbered commands included."""
     player = use(mode)
     player.check(RULES)
@@ -258,7 +199,7 @@ def test_engines_with_odd_manners_play(mode: str, use) -> None:
     assert [(game.moves, game.stop) for game in games] == [(game.moves, None) for game in good]
 
 
-def test_an_engine_that_knows_them_is_told_rules_and_seeds(use, tmp_path: Path) -> None:
+def test_an_engine_that_knows_them_is_told_rules_and_seeds(tmp_path: Path) -> None:
     mark, settings = tmp_path / "told", MatchSettings(Rules(5, 0.5, "situational", suicide=True), 2, seed=1)
 
     def told() -> str:
@@ -275,7 +216,7 @@ def test_an_engine_that_knows_them_is_told_rules_and_seeds(use, tmp_path: Path) 
     assert told() == before
 
 
-def test_what_can_not_start_is_refused_at_once(use) -> None:
+def test_what_can_not_start_is_refused_at_once() -> None:
     for mode, size, sentence in (
         ("dead", 5, r"dead ended with status 1 at 'list_commands' \(cannot find my network\); it was started as: "),
         ("good", 25, "good refused 'boardsize 25': unacceptable size; it was started as: "),
@@ -283,9 +224,6 @@ def test_what_can_not_start_is_refused_at_once(use) -> None:
     ):
         with pytest.raises(InputError, match=sentence):
             use(mode).check(Rules(size))
-    fine = use("good")
-    fine.check(RULES)
-    assert fine.label == "Fake 1.0"
     settings = config("evaluation.engine_start_seconds=0.2").evaluation
     slow = make_player(command("slow"), settings, torch.device("cpu"), torch.float32)
     with pytest.raises(InputError, match=r"'list_commands' within 0.2 s; .* engine_start_seconds 0.2; it was started"):
@@ -296,16 +234,16 @@ def test_evaluate_writes_how_games_ended(tmp_path: Path, capsys: pytest.CaptureF
     results = arena.evaluate([command("crash"), command("resign"), "random"], 2, config(), tmp_path)
     assert [result.num_games for result in results] == [2, 2, 2]
     found = json.loads((tmp_path / "result.json").read_text())
-    assert set(found["engines"]) == {"fake_engine", "fake_engine#2"}
-    assert found["engines"]["fake_engine"]["says"] == "Fake 1.0"
+    assert set(found["engines"]) == {"fake_program", "fake_program#2"}
+    assert found["engines"]["fake_program"]["says"] == "Fake 1.0"
     assert sum(found["matches"][0]["forfeits"]) + sum(found["matches"][0]["resigned"]) == 2
     assert found["matches"][0]["per_game"]["score_black"] == [None, None]
     crashed, resigned = (
         [Sgf_game.from_bytes(path.read_bytes()).get_root() for path in (tmp_path / "games").glob(f"{name}-vs-random-*")]
-        for name in ("fake_engine", "fake_engine#2")
+        for name in ("fake_program", "fake_program#2")
     )
     assert {game.get("RE") for game in crashed} == {"B+F", "W+F"}
-    assert all("fake_engine: ended with status 3" in game.get("C") for game in crashed)
+    assert all("fake_program: ended with status 3" in game.get("C") for game in crashed)
     assert resigned and {game.get("RE") for game in resigned} <= {"B+R", "W+R"}
     shown = capsys.readouterr().out
     assert "lost by a fault" in shown and "resigned in" in shown and (tmp_path / "report.html").exists()
@@ -319,12 +257,12 @@ def test_a_run_checks_its_engines_at_the_start() -> None:
     matches_of(config(f"evaluation.opponents=[random, '{command('good')}@white']"))
     with pytest.raises(InputError, match="cannot find my network"):
         matches_of(config(f"evaluation.opponents=['{command('dead')}']"))
-    with pytest.warns(UserWarning, match="is left out: fake_engine ended with status 1"):
+    with pytest.warns(UserWarning, match="is left out: fake_program ended with status 1"):
         some = matches_of(config(f"evaluation.opponents=['{command('dead')}?', '{command('good')}?', 'random?']"))
     assert list(map(len, some.sizes_of.values())) == [0, 1, 1]
 
 
-def test_games_do_not_depend_on_processes_and_batches(use) -> None:
+def test_games_do_not_depend_on_processes_and_batches() -> None:
     whole = play_match(use("good", processes=4), Last(), MatchSettings(RULES, 8, seed=1, opening_plies=2))
     assert len(whole.counted) == 8 and whole.num_different_games == 8 and (whole.lengths > 10).all()
     assert whole.agreement("good") == (8, 8, 8)

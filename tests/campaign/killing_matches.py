@@ -59,7 +59,7 @@ def main(folder: Path, seed: int, times: int) -> None:
         play_and_die(folder / "killed", drawn, number % 2 == 0)
         after = written(folder / "killed")
         for _, game in after:
-            assert (folder / "killed" / "games" / f"fake_engine-vs-random-{game + 1:04d}.sgf").stat().st_size > 0
+            assert (folder / "killed" / "games" / f"fake_program-vs-random-{game + 1:04d}.sgf").stat().st_size > 0
         assert all(after[key] == line for key, line in before.items()), "a finished game was lost or changed"
         grown += 0 < len(before) < len(after)
         before = after

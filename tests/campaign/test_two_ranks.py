@@ -1,0 +1,65 @@
+"""Two ranks, which need no torchrun, leave what one process leaves: a match and a run, each of which one process takes
+up."""
+
+from pathlib import Path
+
+import matches
+import pytest
+import ranks
+import tiny
+import torch
+
+from zerogo import arena
+from zerogo.arena import pool
+from zerogo.pipeline import snapshots
+from zerogo.pipeline.matches import Matches
+from zerogo.system import distributed
+
+
+def evaluate(folder: Path, games: int, name: str, resume: bool = False) -> None:
+    arena.evaluate(["random", "mcts:4"], games, matches.config("game.size=4"), folder / name, 2, resume)
+
+
+def work_of_two(folder: Path) -> None:
+    """A run with matches at its end, and an evaluation whose last games are left to others."""
+    tiny.run(folder, "pipeline.final_matches=true", "evaluation.final_games=6", "selfplay.slots=4")
+    evaluate(folder, 6, "two")
+    assert not distributed.is_rank0() or (folder / "two" / "report.html").exists()
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two ranks have left."""
+    folder = tmp_path_factory.mktemp("two")
+    ranks.run_in_two(work_of_two, folder)
+    return folder
+
+
+def test_two_ranks_play_the_games_of_one(two: Path, capfd) -> None:
+    """A match that one process takes up from two has the games of one that nothing stopped."""
+    evaluate(two, 10, "two", resume=True)
+    assert "6 of 10 games are finished already" in capfd.readouterr().err
+    evaluate(two, 10, "one")
+    assert matches.written(two / "two") == matches.written(two / "one")
+    assert tiny.files(two / "two" / "games") == tiny.files(two / "one" / "games")
+
+
+def test_final_matches_are_those_of_one_process(two: Path) -> None:
+    last = next(snapshots.starts(two / "tiny"))
+    settings = tiny.config("evaluation.final_games=6")
+    found = Matches(settings.game, settings.evaluation, settings.run.seed, tiny.CPU, torch.float32)
+    ((_, _, result, _),) = found.play(last, 6)
+    assert pool.read(two / "tiny" / pool.FILE) == [pool.Meeting.of(result)]
+
+
+def test_a_run_goes_on_with_another_number_of_processes(two: Path, capfd) -> None:
+    """Its games in progress begin anew, under numbers that no other had."""
+    newest = next(snapshots.starts(two / "tiny"))
+    assert newest.run["ranks"] == 2 and newest.counters["iterations"] == 2
+    assert '"time/waiting_share"' in (two / "tiny" / "logs" / "metrics.jsonl").read_text()
+    tiny.run(two, "pipeline.iterations=3", "selfplay.slots=4", resume=True)
+    assert "1 processes instead of 2: games in progress start anew" in capfd.readouterr().err
+    samples, after = tiny.all_samples(two / "tiny"), next(snapshots.starts(two / "tiny"))
+    new = samples.game[samples.network_step > newest.step - 1]
+    assert len(new) and int(new.min()) >= int(newest.counters["games"]) and after.counters["iterations"] == 3
+    assert after.run.get("ranks", 1) == 1
