@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from diagrams import parse
 from torch import Tensor
 
 from zerogo import board
@@ -17,14 +16,6 @@ from zerogo.system.tensors import TensorFields
 def kinds(size: int, copies: int = 1) -> list[Rules]:
     """Returns rules of a size with every superko kind, suicide allowed and not, so many times."""
     return [Rules(size, superko=superko, suicide=suicide) for superko in SUPERKO for suicide in (False, True)] * copies
-
-
-def start(diagram: str, to_play: int = 1, rules: Rules | list[Rules] | None = None, **of_rules: Any) -> State:
-    """Returns a game from a diagram for each of the rules, or one under rules of the diagram's size."""
-    stones = torch.tensor([parse(diagram)], dtype=torch.int8)
-    rules = rules or Rules(stones.shape[1], **of_rules)
-    number = len(rules) if isinstance(rules, list) else 1
-    return board.from_stones(stones.expand(number, -1, -1), torch.full((number,), to_play, dtype=torch.int8), rules)
 
 
 def random_moves(state: State, seed: int) -> Tensor:

@@ -1,13 +1,12 @@
-"""The board against `zerogo.game`, sgfmill, enumerations and pinned cases, and what its functions promise; its hot
-operations and those of the leaf step by each implementation against torch, bit for bit."""
+"""The board against `zerogo.game` and enumerations, and what its functions promise; its hot operations and those of the
+leaf step by each implementation against torch, bit for bit."""
 
 import dataclasses
 
 import pytest
 import torch
-from boards import after_random_moves, assert_same, kinds, random_games, random_moves, start
-from cases import CASES, PERFT_2X2, spiral
-from diagrams import parse, show
+from boards import after_random_moves, assert_same, kinds, random_games, random_moves
+from cases import PERFT_2X2, spiral
 from implementations import DEVICE, IMPLEMENTATIONS, KERNELS, NUMBA, doing, done
 from lockstep import Lockstep
 from torch import Tensor
@@ -18,53 +17,34 @@ from zerogo.board import state as states
 from zerogo.board.position import legal_rows, point_keys
 from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
-from zerogo.rules import SUPERKO, Rules, coords
+from zerogo.rules import SUPERKO, Rules
 from zerogo.search import Go, SearchPath
 from zerogo.search.game import LEAF_FIELDS
 
-
-def play_all(state: State, vertices: str) -> State:
-    """Plays GTP vertices in turn in every game, and asserts that each is legal."""
-    for vertex in vertices.split():
-        action = coords.from_gtp(vertex, state.board_size)
-        assert board.legal_actions(state)[:, action].all(), vertex
-        state = board.step(state, torch.full((state.num_games,), action))
-    return state
-
-
-# size, games of each of the six kinds of rules; the rest of the sizes, and more games, are slow
+# rules, how `Lockstep` plays, plies, what at least must ban moves how often
 COPIES = {1: 1, 2: 8, 3: 8, 4: 6, 5: 4, 6: 3, 7: 2, 9: 2, 13: 1}
-SLOW = [pytest.param(size, 10 - size // 2, marks=pytest.mark.slow) for size in range(1, 14)]
+PLAYED = {f"{size}": (kinds(size, copies), {}, 4 * size**2 + 20, {}) for size, copies in COPIES.items()}
+PLAYED |= {f"{size}, more": (kinds(size, 10 - size // 2), {}, 4 * size**2 + 20, {}) for size in range(1, 14)}
+PLAYED |= {
+    f"{size}, large": (kinds(size)[size % 3 * 2 :][:2], {"long": 1.2}, 2 * size**2, {}) for size in range(14, 20)
+}
+for size, number in ((2, 25), (3, 75), (4, 150), (5, 150)):
+    least = {"superko": number} | ({"ko": 10} if size > 2 else {})
+    PLAYED[f"{size}, no passes"] = kinds(size, 3), {"pass_share": 0.0, "long": 1e9}, 200, least
+# Nothing beyond a game's board influences it: small boards lie in the corner of the largest one's tensors.
+PLAYED["many sizes"] = [rule for size in (1, 2, 3, 4, 5, 7, 10) for rule in kinds(size)], {}, 400, {"superko": 100}
+PLAYED["on CUDA"] = PLAYED["many sizes"][0], {"device": "cuda", "long": 1e9}, 150, {"superko": 100}
+MARKS = {"on CUDA": pytest.mark.gpu}
+MARKS |= {name: pytest.mark.slow for name in PLAYED if name.endswith(("more", "large")) and name != "19, large"}
 
 
-@pytest.mark.parametrize("size, copies", [*COPIES.items(), *SLOW])
-def test_random_games_agree_at_every_ply(size: int, copies: int) -> None:
-    played = Lockstep(kinds(size, copies), f"random {size}")
-    played.run(4 * size * size + 20)
-    assert all(game.is_over for game in played.games)
-    assert played.reasons["suicide"] > 0
-
-
-@pytest.mark.parametrize("size", [pytest.param(k, marks=pytest.mark.slow) for k in range(14, 19)] + [19])
-def test_random_games_on_large_boards_agree_at_every_ply(size: int) -> None:
-    rules = [Rules(size, superko=SUPERKO[size % 3], suicide=suicide) for suicide in (False, True)]
-    played = Lockstep(rules, f"large {size}", long=1.2)
-    played.run(2 * size * size)
-    assert all(game.is_over for game in played.games)
-
-
-@pytest.mark.parametrize("size, least_bans", [(2, 25), (3, 75), (4, 150), (5, 150)])
-def test_long_games_without_passes_meet_superko_often(size: int, least_bans: int) -> None:
-    played = Lockstep(kinds(size, 3), f"long {size}", pass_share=0.0, long=1e9)
-    played.run(200)
-    assert played.reasons["superko"] > least_bans and (size == 2 or played.reasons["ko"] > 10)
-
-
-def test_games_of_many_sizes_and_rules_share_a_batch() -> None:
-    """Nothing beyond a game's board influences it: small boards lie in the corner of the largest one's tensors."""
-    played = Lockstep([rule for size in (1, 2, 3, 4, 5, 7, 10) for rule in kinds(size)], "mixed sizes")
-    played.run(400)
-    assert all(game.is_over for game in played.games) and played.reasons["superko"] > 100
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in PLAYED])
+def test_random_games_agree_at_every_ply(name: str) -> None:
+    rules, options, plies, least = PLAYED[name]
+    played = Lockstep(rules, name, **options)
+    played.run(plies)
+    assert played.reasons["suicide"] > 0 and all(played.reasons[kind] > number for kind, number in least.items())
+    assert all(game.is_over for game in played.games) or options.get("long") == 1e9
 
 
 def test_new_games_in_place_of_finished_ones_start_afresh() -> None:
@@ -77,28 +57,6 @@ def test_new_games_in_place_of_finished_ones_start_afresh() -> None:
         played.replace(over[:2] or [played.random.randrange(18)])
         played.compare()
     assert played.reasons["superko"] > 20
-
-
-@pytest.mark.gpu
-def test_random_games_on_cuda_agree_at_every_ply() -> None:
-    played = Lockstep([rule for size in (2, 3, 4, 5, 9) for rule in kinds(size)], "cuda", long=1e9, device="cuda")
-    played.run(150)
-    assert played.reasons["superko"] > 100
-
-
-@IMPLEMENTATIONS
-@pytest.mark.parametrize("name", CASES)
-def test_pinned_case(name: str, way: str) -> None:
-    case = CASES[name]
-    rules = [Rules(len(parse(case.diagram)), superko=kind, suicide=case.suicide) for kind in SUPERKO]
-    state = play_all(start(case.diagram, case.to_play, rules), case.moves)
-    action = coords.from_gtp(case.last, state.board_size)
-    legal = done(way, board.legal_actions, state)[:, action]
-    assert legal.tolist() == [kind in case.legal_under for kind in SUPERKO]
-    if case.legal_under and case.after:
-        few = state.select(legal.nonzero().squeeze(1))
-        after = done(way, board.step, few, torch.full((few.num_games,), action))
-        assert {show(stones) for stones in after.stones} == {show(parse(case.after))}
 
 
 @IMPLEMENTATIONS
@@ -156,13 +114,6 @@ def test_step_leaves_the_given_state_and_finished_games_alone() -> None:
             after, one = board.step(state, torch.tensor([4, 4])), torch.tensor([0])
             assert_same(after.select(one), state.select(one), but=("seen", "links"))
             assert after.stones[1].count_nonzero() == 3
-
-
-def test_a_game_ends_at_the_move_cap() -> None:
-    state = play_all(board.new_games(2, Rules(size=3), move_cap=3), "A1 B2")
-    assert not state.finished.any()
-    state = play_all(state, "C3")
-    assert state.finished.all() and board.legal_actions(state)[:, :-1].sum() == 0
 
 
 def test_put_right_after_the_start() -> None:

@@ -4,24 +4,16 @@ from sgfmill import common, sgf_properties
 from zerogo.errors import InputError
 from zerogo.rules import coords
 
-SIZES = range(1, 26)
 
-
-@pytest.mark.parametrize("size", SIZES)
-def test_every_action_survives_the_round_trips(size: int) -> None:
+@pytest.mark.parametrize("size", range(1, 26))
+def test_every_action_survives_the_round_trips_and_sgfmill_agrees(size: int) -> None:
     for action in range(size * size + 1):
         vertex = coords.to_gtp(action, size)
         assert coords.from_gtp(vertex, size) == coords.from_gtp(vertex.lower(), size) == action
-
         assert coords.from_sgf(coords.to_sgf(action, size), size) == action
     for action in range(size * size):
-        assert coords.point(*coords.row_col(action, size), size) == action
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_sgfmill_agrees(size: int) -> None:
-    for action in range(size * size):
         row, column = coords.row_col(action, size)
+        assert coords.point(row, column, size) == action
         from_below = (size - 1 - row, column)  # sgfmill counts rows from the bottom
         assert common.format_vertex(from_below) == coords.to_gtp(action, size)
         assert sgf_properties.serialise_go_point(from_below, size).decode() == coords.to_sgf(action, size)

@@ -4,6 +4,7 @@ import pytest
 from cases import CASES, Case
 from diagrams import parse, show
 from sgfmill.boards import Board as SgfmillBoard
+from tables import tables
 
 from zerogo.errors import InputError
 from zerogo.game import Colour, GameState, Move, Point
@@ -11,6 +12,7 @@ from zerogo.rules import SUPERKO, Rules, coords
 
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
 PASS = Move.pass_turn()
+REASONS = tables("game")["why illegal"]
 
 
 def at(vertex: str, size: int) -> Move:
@@ -34,51 +36,10 @@ def lines(rows: str) -> str:
     return "\n".join(rows.split())
 
 
-# rows before, who plays where, rows after, captures by (Black, White), the point that ko then bans
-PLAYS = {
-    "a stone": ("... ... ...", BLACK, "B2", "... .X. ...", (0, 0), None),
-    "a stone in the corner": ("OX. ... ...", BLACK, "A2", ".X. X.. ...", (1, 0), None),
-    "a ko": (".XO. XO.O .XO. ....", BLACK, "C3", ".XO. X.XO .XO. ....", (1, 0), "B3"),
-    "a ko in the corner": ("OX. .O. O..", BLACK, "A2", ".X. XO. O..", (1, 0), "A3"),
-    "one stone taken by a string": (".XO. XO.O .XXO ....", BLACK, "C3", ".XO. X.XO .XXO ....", (1, 0), None),
-    "one stone taken by a lone stone": (".XO. XO.. .XO. ....", BLACK, "C3", ".XO. X.X. .XO. ....", (1, 0), None),
-    "two strings": ("O.O X.X ...", BLACK, "B3", ".X. X.X ...", (2, 0), None),
-    "four strings": ("..X.. .XOX. XO.OX .XOX. ..X..", BLACK, "C3", "..X.. .X.X. X.X.X .X.X. ..X..", (4, 0), None),
-    "everything else": ("XXX X.X XXX", WHITE, "B2", "... .O. ...", (0, 8), None),
-    "one stone's suicide": (".O. O.. ...", BLACK, "A3", ".O. O.. ...", (0, 1), None),
-    "three stones' suicide": ("XX.O OOO. .... ....", BLACK, "C4", "...O OOO. .... ....", (0, 3), None),
-}
-
-
-@pytest.mark.parametrize("name", PLAYS)
-def test_a_play_takes(name: str) -> None:
-    before, colour, vertex, expected, captures, ko = PLAYS[name]
-    game = from_diagram(lines(before), colour, suicide=True, superko="simple")
-    after = game.play(at(vertex, game.rules.size))
-    assert show(after.stones()) == lines(expected)
-    assert (after.captures[BLACK], after.captures[WHITE]) == captures
-    assert after.ko == (None if ko is None else at(ko, game.rules.size).point)
-    assert (after.to_play, after.ply, after.passes) == (colour.other, 1, 0)
-    assert show(game.stones()) == lines(before) and game.captures == {BLACK: 0, WHITE: 0}  # as it was
-
-
-# rows, who plays where, how why_illegal begins under simple ko without suicide
-REASONS = {
-    "a stone is there": ("X.. ... ...", BLACK, "A3", "occupied: a stone stands on A3"),
-    "the opponent's stone is there": ("X.. ... ...", WHITE, "A3", "occupied"),
-    "one stone's suicide": (".O. O.. ...", BLACK, "A3", "suicide: a black stone on A3 would have no liberty"),
-    "three stones' suicide": ("XX.O OOO. .... ....", BLACK, "C4", "suicide"),
-    "not suicide, for it takes": ("XXX X.X XXX", WHITE, "B2", None),
-    "not suicide, for it joins": (".X. X.. ...", BLACK, "A3", None),
-    "an eye of the opponent's": (".X. X.. ...", WHITE, "A3", "suicide"),
-    "a pass": ("X.. ... ...", WHITE, "pass", None),
-}
-
-
-@pytest.mark.parametrize("name", REASONS)
-def test_why_illegal(name: str) -> None:
-    rows, player, vertex, reason = REASONS[name]
-    game = from_diagram(lines(rows), player, superko="simple")
+@pytest.mark.parametrize(("rows", "player", "vertex", "reason"), REASONS.values(), ids=REASONS)
+def test_why_illegal(rows: str, player: str, vertex: str, reason: str | None) -> None:
+    """How the reason begins under simple ko without suicide."""
+    game = from_diagram(lines(rows), Colour[player], superko="simple")
     found = game.why_illegal(at(vertex, game.rules.size))
     assert (found or "") == "" if reason is None else found.startswith(reason)
 
@@ -147,15 +108,21 @@ def test_random_games_agree_with_sgfmill(size: int, num_games: int) -> None:
         for superko, suicide in kinds:
             rng = random.Random(f"{size} {number} {superko}")
             game = GameState.new(Rules(size=size, superko=superko, suicide=suicide))
-            board = SgfmillBoard(size)
+            board, placed = SgfmillBoard(size), {BLACK: 0, WHITE: 0}
             while not game.is_over and game.ply < 3 * size * size:
-                move, player = random_move(game, rng), game.to_play
+                move, player, before, stones = random_move(game, rng), game.to_play, game, game.stones()
                 game = game.play(move)
                 if move.point is not None:
                     row, column = size - 1 - move.point.row, move.point.column
                     ko = board.play(row, column, "b" if player is BLACK else "w")
                     assert (None if ko is None else Point(size - 1 - ko[0], ko[1])) == game.ko
-                assert sgfmill_stones(board) == game.stones()
+                    placed[player] += 1
+                found = game.stones()
+                assert sgfmill_stones(board) == found and before.stones() == stones
+                for colour in Colour:  # captures are those of the other
+                    left = sum(row.count(colour.value) for row in found)
+                    assert game.captures[colour.other] == placed[colour] - left
+                assert (game.to_play, game.ply) == (player.other, before.ply + 1)
             assert board.area_score() == game.area_score_black()
 
 
