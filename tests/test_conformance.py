@@ -10,10 +10,8 @@ from gtp_talk import QUICKSTART, Talk, converse, infos
 
 from zerogo.analysis.engine import AnalysisEngine
 from zerogo.analysis.query import FIELDS
-from zerogo.errors import InputError
 from zerogo.gtp.__main__ import parse, supported_names
 from zerogo.players.katago import remarks
-from zerogo.rules import rulesets
 
 EVERYTHING = [name for name in FIELDS if name.startswith("include")]
 SUPPORTED = {kind: set(names) for kind, names in supported_names().items()}
@@ -63,10 +61,6 @@ def test_rules_times_and_parameters(talk: Talk) -> None:
         assert talk.ask(f"kata-set-rules {name}").startswith("=")
     for name in refused("ruleset"):
         assert talk.ask(f"kata-set-rules {name}").startswith("? there are no rules")
-    for name, value in (("tax", "SEKI"), ("tax", "ALL"), ("hasButton", "true"), ("whiteHandicapBonus", "N")):
-        assert talk.ask(f"kata-set-rule {name} {value}").startswith(f"? rules: {name} is")
-        with pytest.raises(InputError, match=f"rules: {name}"):
-            rulesets.from_json({name: value == "true" or value}, 9)
     assert SUPPORTED["time"] == set(talk.value("kata-list_time_settings").split())
     assert SUPPORTED["param"] == set(talk.value("kata-list-params").split())
     for name, why in refused("param").items():

@@ -8,12 +8,11 @@ import pytest
 import tiny
 import torch
 from diagrams import parse
-from implementations import read_ladders
 from positions import of_stones, play_random, stored
+from tables import tables
 from torch import Tensor
 
 from zerogo import board, checkpoint
-from zerogo.board import symmetry
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
@@ -31,28 +30,6 @@ def test_numbers_and_layout(name: str) -> None:
     assert half.dtype == torch.bfloat16 and torch.equal(half, planes.to(torch.bfloat16))
     assert encoder.num_planes == {"alphago49": 49, "handcrafted": 9}.get(name) or str(encoder.num_planes) == name[-2:]
     assert len(set(encoder.global_names)) == encoder.num_globals == encoder.globals(state).shape[1]
-
-
-@pytest.mark.parametrize("name", list(ENCODERS))
-def test_turned_games_give_turned_planes(name: str) -> None:
-    """The same games played on the turned board, in a batch of two sizes with one of them turned within its corner."""
-    rules, generator = [Rules(7)] * 3, torch.Generator().manual_seed(3)
-    encoder, moves = make_encoder(name, komi_input=True), []
-    state = board.new_games(3, rules)
-    for _ in range(45):
-        weights = board.legal_actions(state).to(torch.float32)
-        weights[:, -1] *= 0.3
-        moves.append(torch.multinomial(weights, 1, generator=generator).squeeze(1))
-        state = board.step(state, moves[-1])
-    given_up = read_ladders(state).given_up.any()
-    for turn in range(1, 8):
-        table = symmetry.action_table(7)[symmetry.INVERSE[turn]]
-        turned = board.new_games(3, rules)
-        for actions in moves:
-            turned = board.step(turned, table[actions])
-        expected = symmetry.transform_planes(encoder.planes(state), turn)
-        assert given_up or torch.equal(encoder.planes(turned), expected)
-        assert torch.equal(encoder.globals(turned), encoder.globals(state))
 
 
 def test_samples_give_the_planes_of_their_games() -> None:
@@ -75,18 +52,7 @@ def test_samples_give_the_planes_of_their_games() -> None:
     assert found > missing > 0, (found, missing)  # bans that only the whole game tells are few, even here
 
 
-@pytest.mark.parametrize(
-    ("asked", "sentence"),
-    [
-        ("zero18", "zero18.*zero17"),
-        (["stones", "libertys"], "'libertys'; allowed are .*liberties"),
-        (["stones:2"], "stones takes no number"),
-        (["liberties:x"], "a whole one from 1 to 64"),
-        (["turns_since:9"], "a whole one from 1 to 8"),
-        (["last_passes:2"], "at least one of the groups must give planes"),
-        ([], "at least one of the groups must give planes"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "sentence"), tables("features")["unknown encoders"])
 def test_unknown_encoders(asked: str | list[str], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         make_encoder(asked, komi_input=True)
@@ -159,15 +125,3 @@ def test_katago_globals() -> None:
     assert passed == [1, 0, 0, 1, 0, 0.375, 1, -0.5, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0.5]
     over = told(state_of(FIVE, 1, "pass pass", komi=-100.0, superko="simple", scoring="territory"))
     assert over == [1, 0, 0, 0, 0, 2.25, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0]
-
-
-WAVE = [(7.0, 0), (7.25, 0.25), (7.5, 0.5), (8.25, -0.25), (8.5, -0.5), (8.75, -0.25), (8.0, 0), (-7.5, -0.5)]
-
-
-@pytest.mark.parametrize(("komi", "wave"), WAVE)
-def test_katago_komi_parity(komi: float, wave: float) -> None:
-    """On a board of odd area draws come at odd komi; White's view of the komi."""
-    assert make_encoder("katago22", True).globals(state_of(FIVE, 2, komi=komi))[0, 18] == wave
-
-
-CPU = torch.device("cpu")

@@ -1,5 +1,5 @@
-"""GTP line by line: a scripted conversation for every command and every error, plain and in all the disguises in which
-clients write."""
+"""GTP line by line: a scripted conversation for every command and every error; how clients write lines; what is said,
+played, read and written."""
 
 import io
 import json
@@ -25,61 +25,21 @@ from zerogo.system.runtime import TOO_LONG
 TABLES = tables("gtp")
 TESTED_ELSEWHERE = {"list_commands", "cputime", "gomill-cpu_time", "printsgf", "gogui-analyze_commands"}
 TESTED_ELSEWHERE |= {"kata-search", "kata-search_cancellable"}
-WITH_VERTICES = """play color is_legal captures set_free_handicap set_position gogui-setup
-gogui-play_sequence""".split()
-
-
-@pytest.fixture(scope="module")
-def shared() -> Talk:
-    """An engine for many conversations, each of which begins with `fresh`."""
-    return Talk(gtp_talk.engine("mcts:8", "game.size=5", "game.komi=7"))
 
 
 @pytest.fixture
-def talk(shared: Talk) -> Talk:
-    return fresh(shared)
+def talk() -> Talk:
+    engine = gtp_talk.engine("mcts:8", "game.size=5", "game.komi=7")
+    engine.options.simulations = 8
+    return Talk(engine)
 
 
-def fresh(talk: Talk) -> Talk:
-    """Brings an engine back to where it started, as a client would."""
-    start = """kata-set-rules tromp-taylor, kata-set-rule suicide false, time_settings 0 1 0, boardsize 5, komi 7,
-    clear_cache, kata-set-param allowResignation true, kata-set-param resignThreshold -0.9, kata-set-param maxVisits 8,
-    kata-set-param maxTime 1e20, kata-set-param lagBuffer 0.3, cgos-opponent_name"""
-    for line in start.split(","):
-        talk.value(line.strip())
-    talk.engine.options.most_simulations, talk.engine.last_winrate = None, None
-    talk.engine.said.clear()
-    return talk
-
-
-def shouted(line: str) -> str:
-    """Colours and vertices in the other case."""
-    command, _, rest = line.partition(" ")
-    return f"{command} {rest.swapcase()}" if command in WITH_VERTICES else line
-
-
-DISGUISES = {  # how clients write a line
-    "plain": lambda line, number: line,
-    "numbered": lambda line, number: f"{number} {line}",
-    "crlf": lambda line, number: line + "\r",
-    # With an id, tabs, control characters and a comment.
-    "noisy": lambda line, number: f"  {number}\t{line.replace(' ', chr(9) + ' ')} \x01\x7f # {line}\r",
-    "shouted": lambda line, number: shouted(line),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "disguise"), [*((name, "plain") for name in SCRIPTS), *(("moves", disguise) for disguise in DISGUISES)]
-)
-def test_conversations(name: str, disguise: str, talk: Talk) -> None:
-    """Each line as `disguise` writes it is answered as the script says; ids are taken off again."""
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_conversations(name: str, talk: Talk) -> None:
+    """Each line is answered as the script says."""
     found = []
-    for number, line in enumerate(requests_of(SCRIPTS[name])):
-        reply = talk.ask(DISGUISES[disguise](line, number))
-        if disguise in ("numbered", "noisy"):
-            assert reply[1:].startswith(str(number)), f"{line!r}: no id in {reply!r}"
-            reply = reply[0] + reply[1 + len(str(number)) :]
-        found += [f"> {line}", *(row.rstrip() for row in reply.splitlines())]
+    for line in requests_of(SCRIPTS[name]):
+        found += [f"> {line}", *(row.rstrip() for row in talk.ask(line).splitlines())]
     assert "\n".join(found) == SCRIPTS[name]
 
 
@@ -145,8 +105,6 @@ def test_rules_that_fall_short_of_their_name_say_so(talk: Talk) -> None:
     assert talk.value("kgs-rules chinese").startswith("zerogo's chinese-kgs rules differ")
     talk.value("kata-set-rule suicide true")
     assert "differ" not in talk.value("showboard")
-    for name in "tromp-taylor chinese chinese-ogs chinese-kgs japanese korean aga bga new-zealand".split():
-        talk.value(f"kata-set-rules {name}")
 
 
 @pytest.mark.parametrize("player", ["mcts:8", "random"])
@@ -164,14 +122,6 @@ def test_it_plays_a_game_to_its_end(player: str) -> None:
     assert len(record.moves) == len(moves) + 2 and record.result == talk.value("final_score")
 
 
-@pytest.mark.parametrize("player", [(gtp_talk.QUICKSTART,), ("mcts:60", "game.size=9", "game.komi=7")])
-def test_a_pass_on_an_open_board_is_not_answered_by_a_pass(player: tuple[str, ...]) -> None:
-    talk = Talk(gtp_talk.engine(*player))
-    talk.value("play b E5")
-    talk.value("play w pass")
-    assert talk.value("genmove b") not in ("pass", "resign")
-
-
 def test_games_of_a_match_differ() -> None:
     """Games of one network against itself used to be one game, as every process had the same seed."""
     words, said = ["--checkpoint", str(ROOT / gtp_talk.QUICKSTART), "--device", "cpu", "--simulations", "8"], []
@@ -184,15 +134,11 @@ def test_games_of_a_match_differ() -> None:
     assert of_seed[0] == of_seed[1] != of_seed[2]
 
 
-def lost_for_white(talk: Talk) -> None:
-    """An open board on which White can't make up for the komi."""
+def test_it_resigns_where_all_is_lost_and_it_may(talk: Talk) -> None:
+    """On an open board on which White can't make up for the komi."""
     talk.value("komi -60")
     talk.value("gogui-play_sequence b C3 w D3 b C2 w D2 b B4 w D4 b B3 w C4 b B2 w pass b A1 w pass b C1 w pass b C5")
     talk.value("kata-set-param maxVisits 40")
-
-
-def test_it_resigns_where_all_is_lost_and_it_may(talk: Talk) -> None:
-    lost_for_white(talk)
     talk.value("cgos-opponent_name Anna")
     assert talk.value("genmove w") == "resign"
     assert talk.value("last_move") == "black C5"

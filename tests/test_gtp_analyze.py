@@ -44,6 +44,7 @@ def fresh(network: Engine) -> Engine:
     network.game.clear()
     network.game.change_rules(komi=7.0)
     network.session.clear()
+    network.options.ponder, network.stopped = False, None
     return network
 
 
@@ -176,21 +177,18 @@ def test_after_two_passes_the_analysis_goes_on(before: list, fresh: Engine) -> N
     assert play == "play pass" and int(re.search(r"visits (\d+)", line)[1]) > 0
 
 
-def test_searches_that_play_nothing(fresh: Engine) -> None:
+def test_searches_that_play_nothing(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """kata-search and its kin choose what genmove would; any line ends the cancellable ones."""
-    before = gtp_talk.state_of(fresh)
     assert raw(fresh, "kata-search b") == "= C3\n\n"
     assert re.fullmatch(r"=\ninfo move C3 .*\nplay C3\n\n", raw(fresh, "kata-search_analyze b"))
     assert converse(fresh, ["kata-search_cancellable b", lambda written: written == "= C3\n\n"]) == "= C3\n\n"
     ended = converse(fresh, ["kata-search_analyze_cancellable b", lambda written: "play C3" in written])
-    assert re.fullmatch(r"=\ninfo move C3 .*\nplay C3\n\n", ended)
-    simulations, fresh.options.simulations = fresh.options.simulations, 10**9
-    try:
-        assert raw(fresh, "kata-search_cancellable b\n\nname") == "= cancelled\n\n= zerogo\n\n"
-        started = ["kata-search_analyze_cancellable b 1", infos(2), "name"]
-        assert converse(fresh, started).endswith("\nplay cancelled\n\n= zerogo\n\n")
-    finally:
-        fresh.options.simulations = simulations
+    assert re.fullmatch(r"=\ninfo move C3 .*\nplay C3\n\n", ended) and not fresh.game.moves
+    monkeypatch.setattr(fresh.options, "simulations", 10**9)
+    before = gtp_talk.state_of(fresh)
+    assert raw(fresh, "kata-search_cancellable b\n\nname") == "= cancelled\n\n= zerogo\n\n"
+    started = ["kata-search_analyze_cancellable b 1", infos(2), "name"]
+    assert converse(fresh, started).endswith("\nplay cancelled\n\n= zerogo\n\n")
     assert gtp_talk.state_of(fresh) == before
 
 
@@ -225,20 +223,17 @@ def test_pondering_keeps_its_tree(fresh: Engine) -> None:
     assert fresh.session.visits <= 18
     ponders = ["undo", "kata-set-param ponderingEnabled true", "genmove b"]
     ponders.append(lambda written: written.endswith("C3\n\n") and fresh.session.visits > 200)
-    try:
-        written = converse(fresh, [*ponders, "stop", pause(4), "play w B2"])
-        assert written == "=\n\n=\n\n= C3\n\n=\n\n=\n\n" and fresh.session.visits > 200
-        grown = {move.action: move.visits for move in fresh.session.analysis().candidates}
-        stopped = fresh.session.visits
-        converse(fresh, ["undo", pause(1)])
-        assert fresh.session.visits == stopped, "stopped in this position"
-        fresh.session.set_position(fresh.game)
-        best = max(grown, key=grown.get)
-        fresh.game.play(WHITE, best)
-        fresh.session.set_position(fresh.game)
-        assert fresh.session.visits == grown[best] > 1, "the next move goes on from there"
-    finally:
-        fresh.options.ponder, fresh.stopped = False, None
+    written = converse(fresh, [*ponders, "stop", pause(4), "play w B2"])
+    assert written == "=\n\n=\n\n= C3\n\n=\n\n=\n\n" and fresh.session.visits > 200
+    grown = {move.action: move.visits for move in fresh.session.analysis().candidates}
+    stopped = fresh.session.visits
+    converse(fresh, ["undo", pause(1)])
+    assert fresh.session.visits == stopped, "stopped in this position"
+    fresh.session.set_position(fresh.game)
+    best = max(grown, key=grown.get)
+    fresh.game.play(WHITE, best)
+    fresh.session.set_position(fresh.game)
+    assert fresh.session.visits == grown[best] > 1, "the next move goes on from there"
 
 
 @pytest.mark.parametrize(

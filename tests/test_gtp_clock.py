@@ -92,13 +92,6 @@ def slow_engine(monkeypatch, duration: Callable[[], float], overhead: float = 0.
     return GtpEngine("slow", *parts, clock=Clock(lag=0.3), log=print, now=lambda: session.now)
 
 
-def seconds_taken(engine: GtpEngine) -> float:
-    """Lets the engine move and returns how long that took."""
-    begun = engine.now()
-    engine.choose_move(BLACK)
-    return engine.now() - begun
-
-
 @dataclass
 class Referee:
     """A controller's clock, which also counts a lag; `move` says what is left, or that the time is over."""
@@ -153,7 +146,9 @@ def test_no_game_is_lost_on_time(name: str, reports: bool, monkeypatch: pytest.M
     for _ in range(60):
         if reports:
             engine.clock.report(BLACK, *referee.shown())
-        referee.move(seconds_taken(engine) + draw.uniform(0, 0.25))
+        begun = engine.now()
+        engine.choose_move(BLACK)
+        referee.move(engine.now() - begun + draw.uniform(0, 0.25))
     assert engine.session.steps > 60
 
 
