@@ -2,6 +2,7 @@
 words."""
 
 import argparse
+import ast
 import contextlib
 import io
 import re
@@ -36,8 +37,8 @@ MOST_LINES = {"README.md": 150, "CONTRIBUTING.md": 60}
 MOST_WORDS = 1800  # of the README
 # Wording that readers took for a translation.
 STILTED = re.compile(
-    r"goes on with|\bof its own\b|what it found|patiently|\bis asked\b|\btold\b|\bbeside\b|"
-    r"(?<!git )\bcommit(?:s|ted)?\b"
+    r"\bgo(es)? on\b|\bof its own\b|what it found|\bis asked\b|\btold\b|\bbeside\b|patiently|(?<!git )\bcommit|"
+    r"learn(s|ed) by heart|python -m zerogo"
 )
 
 
@@ -230,5 +231,21 @@ def test_lengths_and_words(page: Path) -> None:
     text = page.read_text()
     assert text.count("\n") <= MOST_LINES.get(name_of(page), 200) or page.name == "CHANGELOG.md"
     assert name_of(page) != "README.md" or len(text.split()) <= MOST_WORDS
-    assert not STILTED.findall(re.sub(r"\]\(\S+\)", "]", text))
+    assert not STILTED.search(re.sub(r"\]\(\S+\)", "]", text))
     assert not name_of(page).startswith("docs/") or "For whoever" in text[:300], "it opens with whom it is for"
+
+
+def test_what_users_read_is_plain_english() -> None:
+    """Help, messages, pages and tables: every text of the package that is no docstring."""
+    found = []
+    for path in ROOT.glob("zerogo/**/*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        documented = [node for node in nodes if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))]
+        docstrings = {id(node.body[0].value) for node in documented if ast.get_docstring(node)}
+        texts = [node for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        texts = [node for node in texts if id(node) not in docstrings and STILTED.search(node.value)]
+        found += [f"{path.name}:{node.lineno}: {node.value}" for node in texts]
+    for path in (path for kind in ("tsv", "html", "js") for path in ROOT.glob(f"zerogo/**/*.{kind}")):
+        lines = (line.partition(" // ")[0] for line in path.read_text().splitlines() if not line.startswith("//"))
+        found += [f"{path.name}: {line}" for line in lines if STILTED.search(line)]
+    assert not found
