@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import tiny
 import torch
+from tables import tables
 
 from zerogo import bench, board, kernels
 from zerogo.bench import __main__ as command
@@ -22,23 +23,10 @@ from zerogo.errors import InputError
 from zerogo.rules import Rules
 from zerogo.system.runtime import try_capture
 
+TABLES = tables("bench")
 CPU = "--device cpu --threads 1"
 TINY = f"--size 3 --batch 4 --blocks 1 --channels 8 {CPU}"
 SHORT = "--seconds 0.02 --rounds 1"
-SEARCH = f"search {TINY} {SHORT} --sims 5"
-RATES = "simulations_per_s evals_per_s efficiency simulations_per_s_with_moves efficiency_with_moves"
-TREES = f"{RATES} bytes_per_node finished_share closed_share kept_nodes deepest"
-PLAYED = "games_per_hour moves_per_s samples_per_s simulations_per_s evals_per_s efficiency"
-ENCODED = "evals_per_s encoded_per_s zero17_encoded_per_s encoder_ratio peak_tflops_per_s share_of_peak"
-MEASURED = {  # command line: fields that are above zero, and fields with a value
-    f"board --size 3 --batch 16 {CPU} {SHORT}": ("moves_per_s", {"size": 3, "batch": 16, "superko": "positional"}),
-    f"net {TINY} {SHORT} --encoder alphago48": (ENCODED, {"size": 3, "batch": 4, "device": "cpu", "planes": 48}),
-    f"net {TINY} {SHORT} --encoder stones+liberties:8": (ENCODED, {"encoder": "stones+liberties:8", "planes": 10}),
-    SEARCH: (TREES, {"bench": "search", "kernels": "compiled", "sims": 5}),
-    f"{SEARCH} --algorithm gumbel --kernels plain": (TREES, {"algorithm": "gumbel", "kernels": "plain"}),
-    f"{SEARCH} --leaves 2 --spread 2": (f"{TREES} gain", {"leaves": 2, "spread": 2.0}),
-    f"selfplay {TINY} {SHORT} --sims 3": (PLAYED, {"bench": "selfplay", "size": 3, "batch": 4, "device": "cpu"}),
-}
 
 
 def measured(words: str, capsys: pytest.CaptureFixture[str]) -> list[dict]:
@@ -49,9 +37,10 @@ def measured(words: str, capsys: pytest.CaptureFixture[str]) -> list[dict]:
     return lines
 
 
-@pytest.mark.parametrize("words", MEASURED)
-def test_a_line_has_its_figures(words: str, capsys) -> None:
-    (line,), (figures, fields) = measured(words, capsys), MEASURED[words]
+@pytest.mark.parametrize(("words", "figures", "fields"), TABLES["measured"])
+def test_a_line_has_its_figures(words: str, figures: str, fields: dict, capsys) -> None:
+    """The fields of some words, and the figures that are above zero."""
+    (line,) = measured(f"{words} {CPU} {SHORT}", capsys)
     assert all(line[figure] > 0 or "per_" not in figure for figure in figures.split()), line
     assert line | fields == line and ("collision_share" in line) == ("gain" in figures)
 
@@ -96,7 +85,7 @@ def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
 
 
 def test_a_profile_lists_torchs_operations(capsys) -> None:
-    command.main(command.parse(f"{SEARCH} --profile".split()))
+    command.main(command.parse(f"search {TINY} {SHORT} --sims 5 --profile".split()))
     out, table = capsys.readouterr()
     assert len(out.splitlines()) == 1 and "aten::" in table and "Self CPU" in table
 
@@ -186,44 +175,17 @@ def refused(words: str, sentence: str, capsys) -> None:
     assert sentence in errors.splitlines()[-1] and "Traceback" not in errors
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (f"board --size x {CPU}", "'x'"),
-        (f"board --size 0 {CPU}", "0"),
-        (f"board --size 7 --peer {CPU}", "--peer with size 7; pgx plays 9 and 19"),
-        (f"net {TINY} --encoder stones+eyes", "the plane group 'eyes'"),
-        (f"net {TINY} --rounds 0", "--rounds: it is '0'; allowed are whole numbers, 1 or more"),
-        (f"search {TINY} --sims 0", "--sims: it is '0'"),
-        (f"search {TINY} --leaves 0", "--leaves: it is '0'"),
-        (f"search {TINY} --spread -1", "--spread: it is '-1'; allowed are numbers from 0 to 10"),
-        (f"search {TINY} --kernels fast", "--kernels is 'fast'; allowed are compiled and plain"),
-        (f"search {TINY} --algorithm best", "'best'"),
-        (f"selfplay {TINY} --sims 0", "--sims: it is '0'"),
-        (f"net --size 3 --batch 4 --blocks -1 --channels 8 {CPU}", "-1"),
-    ],
-)
+@pytest.mark.parametrize(("words", "sentence"), TABLES["bad input"])
 def test_bad_input_gets_one_sentence(words: str, sentence: str, capsys) -> None:
-    refused(words, sentence, capsys)
+    refused(f"{words} {CPU}", sentence, capsys)
 
 
 # A machine with a GPU: what is judged
 
 
-@pytest.mark.parametrize(
-    "expected, line, fault, row",
-    [
-        ({"a": 0.9}, {"a": 0.91}, "", ("part", "a", "0.91", "at least 0.9", "holds")),
-        ({"a": 0.9}, {"a": 0.89}, "", ("part", "a", "0.89", "at least 0.9", "FALLS SHORT")),
-        ({"a": 180_000}, {"a": 181_234}, "", ("part", "a", "181,234", "at least 180,000", "holds")),
-        ({"a": 0.9}, {}, "", ("part", "a", "not measured", "at least 0.9", "FALLS SHORT")),
-        ({"a": None}, {"a": 0.1}, "", ("part", "a", "0.1", "", "")),
-        ({"a": 0.9}, {"a": 1}, "killed", ("part", "pytest", "killed", "no fault", "FALLS SHORT")),
-        ({}, {}, "", ("part", "pytest", "no fault", "no fault", "holds")),
-    ],
-)
-def test_verdicts(expected: dict, line: dict, fault: str, row: tuple) -> None:
-    assert list(gpu._judge("part", gpu.Part("pytest -q", 1, expected), line, fault)) == [row]
+@pytest.mark.parametrize(("expected", "line", "fault", "row"), TABLES["verdicts"])
+def test_verdicts(expected: dict, line: dict, fault: str, row: list) -> None:
+    assert list(gpu._judge("part", gpu.Part("pytest -q", 1, expected), line, fault)) == [tuple(row)]
 
 
 def test_the_whole_takes_less_than_ten_minutes() -> None:

@@ -14,6 +14,7 @@ import pytest
 import tiny
 import torch
 from limits import within
+from tables import tables
 
 from zerogo import checkpoint
 from zerogo.board.rng import Purpose
@@ -21,15 +22,17 @@ from zerogo.checkpoint import Checkpoint, load, save
 from zerogo.config import Config
 from zerogo.errors import InputError
 
+TABLES = tables("checkpoint")
+
 
 def tiny_config(*overrides: str) -> Config:
     return tiny.config("game.size=5", *overrides)
 
 
-def made(step: int = 7, config: Config | None = None) -> Checkpoint:
+def made(step: int = 7) -> Checkpoint:
     """Returns a checkpoint with two different sets of weights, the state of a real optimiser and a generator that was
     used."""
-    one = tiny.fresh_checkpoint(config or tiny_config(), step)
+    one = tiny.fresh_checkpoint(tiny_config(), step)
     optimizer = torch.optim.AdamW(parameters := [*one.network().parameters()], lr=1e-3)
     sum(parameter.sum() for parameter in parameters).backward()
     optimizer.step()
@@ -169,14 +172,9 @@ def changed(file: Path, **parts: object) -> Path:
     return path
 
 
-def test_parts_and_versions(file: Path) -> None:
-    assert "format version 99" in complaint(changed(file, version=99))
-    assert "format version 'new'" in complaint(changed(file, version="new"))
-    assert "of a version before 0.1.0" in complaint(changed(file, version=1))
-    assert "lacks trainer, counters" in complaint(changed(file, trainer=None, counters=None))
-    assert "lacks step" in complaint(changed(file, step="many"))
-    assert "did you mean game.size?" in complaint(changed(file, config={"game": {"sise": 9}}))
-    assert "game.size is 99" in complaint(changed(file, config={"game": {"size": 99}}))
+@pytest.mark.parametrize(("parts", "words"), TABLES["parts"])
+def test_parts_and_versions(file: Path, parts: dict, words: str) -> None:
+    assert words in complaint(changed(file, **parts))
     assert load(changed(file, future="a part that this version doesn't know")).step == 7
 
 
@@ -232,33 +230,16 @@ def test_weights_must_fit(file: Path) -> None:
     assert "its config requires" in complaint(changed(file, config=bigger))
 
 
-def test_compatible() -> None:
-    old = made()
-    for fine in "game.komi=5.5 network.heads.ownership=0.1 search.algorithm=puct run.name=b".split():
-        checkpoint.require_compatible(old, tiny_config(fine))
-    changes = {"game.size=7": "game.size 5, the config says 7", "network.blocks=2": "blocks 1"}
-    changes["features.komi_input=false"] = "komi_input"
-    for override, words in changes.items():
-        with pytest.raises(InputError, match=words):
-            checkpoint.require_compatible(old, tiny_config(override))
-    with pytest.raises(InputError, match="network.heads"):
-        checkpoint.require_compatible(old, tiny_config("network.heads={policy: 1, value: 1}"))
+@pytest.mark.parametrize(("old", "override", "only_plays"), TABLES["fits"])
+def test_a_config_that_fits(old: list[str], override: str, only_plays: bool) -> None:
+    """The sizes of boards must be those that were learned; shares and komi may be others."""
+    checkpoint.require_compatible(tiny.fresh_checkpoint(tiny_config(*old)), tiny_config(override), only_plays)
 
 
-def test_sizes_must_be_those_that_were_learned() -> None:
-    several = "game.sizes=[[5, 1, 24], [3, 2, 9]]"
-    old = dataclasses.replace(made(), config=tiny_config(several))
-    assert old.sizes == {3, 5}
-    checkpoint.require_compatible(old, tiny_config("game.sizes=[[3, 5, 9], [5, 1, 7]]"))  # other shares and komi
-    larger, three = "game.sizes=[[5, 1, 7], [7, 1, 9]]", "game.sizes=[[5, 1, 7], [7, 1, 9], [3, 1, 9]]"
-    for override in ("game.sizes=[]", larger, three):
-        with pytest.raises(InputError, match="game.sizes 3x3 and 5x5, the config says "):
-            checkpoint.require_compatible(old, tiny_config(override))
-    checkpoint.require_compatible(old, tiny_config(), only_plays=True)
-    with pytest.raises(InputError, match="the config says 3x3, 5x5 and 7x7"):
-        checkpoint.require_compatible(old, tiny_config(three), only_plays=True)
-    with pytest.raises(InputError, match="game.sizes 5x5, the config says 3x3 and 5x5"):
-        checkpoint.require_compatible(made(), tiny_config(several))
+@pytest.mark.parametrize(("old", "override", "only_plays", "words"), TABLES["does not fit"])
+def test_a_config_that_does_not_fit(old: list[str], override: str, only_plays: bool, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        checkpoint.require_compatible(tiny.fresh_checkpoint(tiny_config(*old)), tiny_config(override), only_plays)
 
 
 def test_newest_skips_what_is_damaged(tmp_path: Path) -> None:

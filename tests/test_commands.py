@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tiny
+from tables import tables
 
 from zerogo import checkpoint, commands
 from zerogo.__main__ import main
@@ -136,34 +137,7 @@ def test_selfplay(trained: Path, monkeypatch, capsys) -> None:
     assert len(list((trained / "out" / "games").glob("*.sgf"))) == 5
 
 
-# What is wrong, the command line, and a part of the sentence that it earns.
-WRONG = """
-    no text | train --config checkpoints/mine/checkpoints | cannot read the config
-    no config | train --config configs/10x10.yaml | configs/10x10.yaml does not exist; there are configs/19x19.yaml
-    an unknown key | train game.sise=9 | override 'game.sise=9': unknown key game.sise; did you mean game.size?
-    no plain name | train --run ../a | override 'run.name=../a': run.name is '../a'; it must be a plain folder name
-    an impossible value | train --config tiny.yaml --run new training.batch=-4 | training.batch is -4
-    a wrong type | train --config tiny.yaml --run new game.komi=much | game.komi
-    no such device | train --config tiny.yaml --run new run.device=tpu | device is 'tpu'
-    no head | train --config tiny.yaml --run new network.heads.ladder=1 | ladder
-    no checkpoint | selfplay --checkpoint none.pt | none.pt does not exist; there are part.pt
-    no player | evaluate random checkpoints/5x5.pt --out new | 5x5.pt does not exist; there are checkpoints/7x7.pt
-    a folder without | selfplay --checkpoint . | no complete checkpoint
-    text for a checkpoint | selfplay --checkpoint tiny.yaml --out new | tiny.yaml
-    a part of a checkpoint | selfplay --checkpoint part.pt --out new | part.pt
-    a file for a folder | evaluate random random --games 2 --out part.pt | is a file
-    a folder in use | selfplay --checkpoint checkpoints/mine --out checkpoints | not empty
-    games of another size | selfplay --checkpoint checkpoints/mine --out new game.size=5 | game.size 3
-    an unknown player | evaluate randm random --out new | 'randm'
-    a wrong number | evaluate random mcts:x --out new | allowed are random, mcts:N
-    a damaged player | evaluate random part.pt --out new | part.pt
-    self first | evaluate self random --out new | self can only be the second of two
-    self third | evaluate random random self --out new | self can only be the second of two
-    a match of another size | evaluate checkpoints/mine random --out new game.size=5 | .pt plays on 3x3 only; game.size
-    an odd number | evaluate random random --games 3 --out new | games are 3; allowed are even numbers
-    no simulations | evaluate random random --simulations 0 --out new | evaluation.simulations is 0
-"""
-CASES = {words[0]: words[1:] for words in (line.strip().split(" | ") for line in WRONG.strip().splitlines())}
+CASES = tables("commands")["wrong"]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from limits import within
+from tables import tables
 
 from zerogo import config
 from zerogo.config import Config, GameConfig, NetworkConfig, load
@@ -18,6 +19,7 @@ from zerogo.errors import InputError
 from zerogo.features import make_encoder
 from zerogo.rules import Rules
 
+TABLES = tables("config")
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
 
 
@@ -151,77 +153,23 @@ def test_overrides(tmp_path: Path) -> None:
     assert value("training.schedule", "training.schedule=[[0, 1], [0.9, 0.1]]") == ((0.0, 1.0), (0.9, 0.1))
 
 
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("search.cpuct=1", ["search.cpuct", "did you mean search.c_puct?"]),
-        ("selfplay.c_puct=1", ["did you mean search.c_puct?"]),
-        ("nothing.of_the_sort=1", ["unknown section nothing", "run, game, features"]),
-        ("search.c_puct=fast", ["'fast'", "a number from 0 to 100"]),
-        ("search.c_puct=.nan", ["nan", "a number from 0 to 100"]),
-        ("selfplay.full_simulations=1.5", ["1.5", "a whole number"]),
-        ("selfplay.full_simulations=true", ["True", "a whole number"]),
-        ("game.size=26", ["26", "from 1 to 25"]),
-        ("game.suicide=1", ["true or false"]),
-        ("game.superko=ing", ["simple, positional, situational"]),
-        ("game.komi_low=20", ["game.komi_low is 20", "at most game.komi_high, which is 14"]),
-        ("game.sizes=[[7, 1]]", ["[[7, 1]]", "a list of [size, share, komi]"]),
-        ("game.sizes=[[9, 1, 7], [9, 2, 7]]", ["different sizes from 1 to 25"]),
-        ("game.sizes=[[9, 0, 7]]", ["shares above 0"]),
-        ("game.superko_shares={ing: 1}", ["'ing'", "simple, positional, situational"]),
-        ("game.superko_shares={simple: 0}", ["no share above 0"]),
-        ("network.heads={policy: 1}", ["lacks value"]),
-        ("network.heads={policy: 1, value: high}", ["a mapping of names to numbers"]),
-        ("network.blocks.depth=2", ["network.blocks.depth"]),
-        ("training.schedule=[[0, 1], [0, 2]]", ["[progress, factor] pairs"]),
-        ("training.schedule=[]", ["[progress, factor] pairs"]),
-        ("selfplay.simulations_schedule=[[0, 8.5]]", ["[[0, 8.5]]", "whole numbers of simulations from 1"]),
-        ("selfplay.simulations_schedule=[[0.2, 8]]", ["progress rising from 0"]),
-        ("training.learning_rate=0", ["a number above 0"]),
-        ("evaluation.opponents=random", ["a list of texts"]),
-        ("run.name=../elsewhere", ["a plain folder name"]),
-        ("game.size", ["section.key=value"]),
-        ("size=5", ["section.key=value"]),
-    ],
-)
+@pytest.mark.parametrize(("override", "words"), TABLES["bad overrides"])
 def test_bad_overrides(override: str, words: list[str]) -> None:
     sentence = complaint(override)
     assert all(word in sentence for word in (*words, override.partition("=")[0])), sentence
 
 
-def test_bad_values_together() -> None:
-    assert "at most selfplay.full_simulations" in complaint("selfplay.full_share=0.25", "selfplay.cheap_simulations=65")
-    cheap = ("selfplay.full_share=0.25", "selfplay.simulations_schedule=[[0, 8], [0.5, 16]]")
-    assert "at most selfplay.simulations_schedule's fewest, which is 8" in complaint(*cheap)
-    assert "features.komi_input is false" in complaint("game.random_komi_share=0.5", "features.komi_input=false")
-    narrow = ("game.random_komi_share=0.5", "game.komi_low=7.1", "game.komi_high=7.2")
-    assert "a multiple of half a point" in complaint(*narrow, "game.komi=7.5")
-    assert "replay.capacity" in complaint("replay.min_window=3000000")
-    assert "no matches would open it" in complaint("evaluation.gate=0.5", "evaluation.every_minutes=0")
-    assert "game.size is 9; game.sizes has 5x5 and 7x7 only" in complaint("game.sizes=[[7, 1, 9], [5, 1, 24]]")
-    assert "differs from 24.8" in complaint("game.sizes=[[9, 1, 7.1], [5, 1, 24.8]]", *narrow)
+@pytest.mark.parametrize(("overrides", "words"), TABLES["bad together"])
+def test_bad_values_together(overrides: list[str], words: str) -> None:
+    assert words in complaint(*overrides)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("game:\n  size: 9\n  komy: 7\n", "bad.yaml, line 3: unknown key game.komy; did you mean game.komi?"),
-        ("game:\n  size: 9\n\ngmae: {}\n", "bad.yaml, line 4: unknown section gmae; did you mean game?"),
-        ("game:\n  size: nine\n", "bad.yaml, line 2: game.size is 'nine'; it must be a whole number from 1 to 25"),
-        ("a:\n" + "- 1\n" * 9000, "bad.yaml, line 4999: this is not valid YAML (more than 5000 keys and values"),
-        ("a: &a [1]\nb: &b [*a, *a]\n", "bad.yaml, line 2: this is not valid YAML (an alias, such as *name, is not"),
-        ("game:\n  size: 9\n  size: 7\n", "bad.yaml, line 3: game.size is given a second time"),
-        ("game:\n", "bad.yaml, line 1: section game is None; it must hold settings such as size: …"),
-        ("", "bad.yaml: expected sections such as game and search, found None"),
-        ("- 1\n", "bad.yaml: expected sections such as game and search, found [1]"),
-        ("game: {komi_low: 30}\n", "bad.yaml, line 1: game.komi_low is 30; it must be at most game.komi_high"),
-        ("game: {1: 2}\n", "bad.yaml, line 1: unknown key game.1"),
-        ("game: {size: 9\nrun: ]", "bad.yaml, line 2: this is not valid YAML"),
-        ("game: {size: 2024-99-99}", "bad.yaml: this is not valid YAML"),
-        ("game: !!python/object:os.system {}", "bad.yaml, line 1: this is not valid YAML"),
-        (b"\xff\xfe\x00", "cannot read the config bad.yaml: it is not UTF-8 text"),
-    ],
-)  # fmt: skip
+MANY, NO_TEXT = "a:\n" + "- 1\n" * 9000, b"\xff\xfe\x00"
+BAD_FILES = [*TABLES["bad files"], (NO_TEXT, "cannot read the config bad.yaml: it is not UTF-8 text")]
+BAD_FILES.append((MANY, "bad.yaml, line 4999: this is not valid YAML (more than 5000 keys and values"))
+
+
+@pytest.mark.parametrize(("text", "expected"), BAD_FILES)
 def test_bad_files(tmp_path: Path, text: str | bytes, expected: str) -> None:
     assert file_complaint(tmp_path, text).startswith(expected)
     with pytest.raises(InputError, match="missing.yaml does not exist; there are .*bad.yaml"):
