@@ -354,11 +354,8 @@ def test_the_tab_thinks_on_the_device_with_kernels_that_were_tried(tmp_path: Pat
     desk = jobs.Desk()
     with kernels.plain(), pytest.warns(UserWarning, match="bfloat16 is not tried here on this GPU"):
         *_, last = jobs.think(desk, asked)
-    assert (
-        last["visits"] >= 4
-        and desk.analyst(asked["networks"][0], desk.game(asked["position"]), True)[0].device.type == "cuda"
-    )
-    assert ("cuda", 3) in tried
+    thinks_on = desk.analyst(asked["networks"][0], desk.game(asked["position"]), True)[0].device.type
+    assert last["visits"] >= 4 and thinks_on == "cuda" and ("cuda", 3) in tried
 
 
 @on_cuda
@@ -428,6 +425,16 @@ def test_simulations_wait_for_nothing(settings: SearchConfig, rules: Rules | lis
             with no_waiting() if pretend_cuda or step > graph.WARM_UP else nullcontext():
                 made.simulate(search_state)
         assert torch.equal(made.result(search_state, index).visits.cpu(), expected)
+
+
+@on_cuda
+def test_games_that_stay_keep_their_trees_without_waiting() -> None:
+    state, made = games(RULES[0]).to(CUDA), Search(TableEvaluator(), dataclasses.replace(GUMBEL, keep_tree=False))
+    with BY_KERNELS():
+        search_state, index = made.run(state, 4).tree, torch.arange(6, device=CUDA)
+        with no_waiting():
+            made.advance(search_state, index, torch.where(index < 3, 0, -1), state)
+    assert (search_state.tree.size > 0).tolist() == [False] * 3 + [True] * 3
 
 
 @on_cuda

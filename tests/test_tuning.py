@@ -196,6 +196,7 @@ for task in request["tasks"]:
     print(json.dumps(answer), flush=True)
 """
 RATES = {"float32": [1000.0, 100.0], "bfloat16": [2000.0, 150.0]}
+SLOWER = {"float32": RATES["bfloat16"], "bfloat16": RATES["float32"]}
 AUTO = tiny.config("run.precision=auto")
 
 
@@ -205,7 +206,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., N
     monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(kernels, "_refused", {kind: {} for kind in kernels.COMPILERS})
 
-    def answer(table: dict | None = None, *, forgets: bool = True) -> None:
+    def answer(table: dict | None = None, *, forgets: bool = True, keeps: bool = True) -> None:
+        for path in () if keeps else tmp_path.glob("*.json"):
+            path.unlink()
         if forgets:
             tuning._warn_once.cache_clear()
             monkeypatch.setattr(questions, "_answers", {})
@@ -242,11 +245,8 @@ def test_what_takes_too_long_is_not_used_and_tried_again(stand_in: Callable, mon
 
 
 def test_the_faster_precision_is_used(stand_in: Callable) -> None:
-    slower = {"float32": RATES["bfloat16"], "bfloat16": RATES["float32"]}
-    for rates, dtype in ((RATES, torch.bfloat16), (slower, torch.float32)):
-        for path in kernels.cache_folder().glob("*.json"):
-            path.unlink()
-        stand_in({"precision": rates})
+    for rates, dtype in ((RATES, torch.bfloat16), (SLOWER, torch.float32)):
+        stand_in({"precision": rates}, keeps=False)
         assert tuning.pick_dtype("auto", CPU, AUTO) == dtype
         name = str(dtype).removeprefix("torch.")
         assert tuning.precision_in_words(dtype, CPU, AUTO) == f"{name} (1.6 times as fast as the other precision)"
@@ -259,15 +259,11 @@ def test_the_faster_precision_is_used(stand_in: Callable) -> None:
 def test_bfloat16_must_be_faster_by_a_twentieth_or_have_been_picked_before(stand_in: Callable) -> None:
     """A measurement that may come out either way changes no run that goes on."""
     for gain, faster in ((1.04, torch.float32), (1.06, torch.bfloat16)):
-        for path in kernels.cache_folder().glob("*.json"):
-            path.unlink()
-        stand_in({"precision": {"float32": [1000.0, 100.0], "bfloat16": [gain * 1000.0, gain * 100.0]}})
+        stand_in({"precision": {"float32": [1000.0, 100.0], "bfloat16": [gain * 1000.0, gain * 100.0]}}, keeps=False)
         assert tuning.pick_dtype("auto", CPU, AUTO) == faster
         for name, dtype in tuning.PRECISIONS.items():
             assert tuning.pick_dtype("auto", CPU, AUTO, earlier=name) == dtype
-    for path in kernels.cache_folder().glob("*.json"):
-        path.unlink()
-    stand_in({"precision": 3})
+    stand_in({"precision": 3}, keeps=False)
     assert tuning.pick_dtype("auto", CPU, AUTO, earlier="bfloat16") == torch.bfloat16, "although it is not tried now"
     stand_in({"precision": "SIGILL"})
     with pytest.warns(UserWarning, match="bfloat16 ends with an illegal instruction on this CPU: float32"):
@@ -280,9 +276,7 @@ def test_all_ranks_have_the_precision_of_rank_0(stand_in: Callable, monkeypatch:
         stand_in(table)
         monkeypatch.setattr(tuning.distributed, "broadcast_from_rank0", lambda *_, dtype=dtype: dtype)
         assert tuning.tune(AUTO, CPU) == dtype
-    for path in kernels.cache_folder().glob("*.json"):
-        path.unlink()
-    stand_in(table | {"precision": "SIGILL"})
+    stand_in(table | {"precision": "SIGILL"}, keeps=False)
     with pytest.raises(InputError, match="precision is bfloat16, which ends with an illegal instruction on this CPU"):
         tuning.tune(AUTO, CPU)
 
@@ -302,10 +296,9 @@ def test_a_damaged_answer_is_asked_for_again(stand_in: Callable) -> None:
     stand_in({"precision": RATES})
     assert tuning.pick_dtype("auto", CPU, AUTO) == torch.bfloat16
     (kept,) = kernels.cache_folder().glob("*.json")
-    slower = {"float32": RATES["bfloat16"], "bfloat16": RATES["float32"]}
     for text in ("", "{", "[1, 2]", '{"question": 3}', '{"question": "another", "answer": {"fault": "is old"}}', "\0"):
         kept.write_text(text)
-        stand_in({"precision": slower})
+        stand_in({"precision": SLOWER})
         assert tuning.pick_dtype("auto", CPU, AUTO) == torch.float32
 
 

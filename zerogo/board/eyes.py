@@ -52,5 +52,6 @@ def _around(own: Tensor, on_board: Tensor) -> tuple[list[Tensor], Tensor, Tensor
 def _fits(around: list[Tensor], edge: Tensor) -> Tensor:
     """Returns where the eight neighbours make an eye of an empty point; all as in `_around`."""
     left, right, up, down, a, b, c, d = around
-    at_least_three = (a & b & (c | d)) | (c & d & (a | b))
-    return left & right & up & down & ((a & b & c & d) | (at_least_three & ~edge))
+    above, below = a & b, c & d
+    at_least_three = (above & (c | d)) | (below & (a | b))
+    return left & right & up & down & at_least_three & ((above & below) | ~edge)

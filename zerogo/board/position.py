@@ -78,16 +78,21 @@ def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, 
 
     By floods alone, for all strings at once: a string has one liberty exactly if, for every bit of the liberties'
     indices, it does not touch both a liberty with that bit and one without."""
-    board_size, num_bits = black.shape[-1], max(1, (black.shape[-1] ** 2 - 1).bit_length())
-    index = torch.arange(board_size * board_size, device=black.device).view(board_size, board_size)
-    with_bit = flood.pack_rows(torch.stack([(index >> bit) & 1 != 0 for bit in range(num_bits)]))
-    empty = (on_board & ~(black | white)).unsqueeze(1)
+    with_bit, empty = _index_bits(black.shape[-1], black.device), (on_board & ~(black | white)).unsqueeze(1)
     beside = flood.neighbours(torch.cat([empty & with_bit, empty & ~with_bit], dim=1))
     colours = [stones.unsqueeze(1).expand_as(beside) for stones in (black, white)]
-    ones, zeros = (flood.flood(beside, colours[0]) | flood.flood(beside, colours[1])).split(num_bits, dim=1)
+    ones, zeros = (flood.flood(beside, colours[0]) | flood.flood(beside, colours[1])).split(len(with_bit), dim=1)
     has_two, has_some = _union(ones & zeros), _union(ones | zeros)
     stones = black | white
     return stones & has_some & ~has_two, stones & ~has_some
+
+
+@cache
+def _index_bits(board_size: int, device: torch.device) -> Tensor:
+    """Returns for each bit of the points' indices the points that have it: int32 [n, N]."""
+    index = torch.arange(board_size * board_size, device=device).view(board_size, board_size)
+    num_bits = max(1, (board_size**2 - 1).bit_length())
+    return flood.pack_rows(torch.stack([(index >> bit) & 1 != 0 for bit in range(num_bits)]))
 
 
 def legal_rows(position: Position, on_board: Tensor, suicide: Tensor | None) -> Tensor:
@@ -211,7 +216,7 @@ def point_keys(board_size: int, device: torch.device) -> Tensor:
     return torch.nn.functional.pad(table, (0, 1)).flatten()
 
 
-def hash_rows(rows: Tensor, colour: Tensor | int) -> Tensor:
+def hash_rows(rows: Tensor, colour: Tensor | int | slice) -> Tensor:
     """Returns the XOR of the keys of all points of planes as stones of a colour, 0 for Black and 1 for White: int32
     [..., N], int64 [...] or one for all -> int64 [...]."""
     board_size = rows.shape[-1]
@@ -225,4 +230,5 @@ def hash_rows(rows: Tensor, colour: Tensor | int) -> Tensor:
 
 def hash_stones(black: Tensor, white: Tensor) -> Tensor:
     """Returns the Zobrist hash of positions: int32 [..., N] each -> int64 [...]."""
-    return hash_rows(black, 0) ^ hash_rows(white, 1)
+    both = hash_rows(torch.stack((black, white), dim=-2), slice(2))  # at once: it is many launches
+    return both[..., 0] ^ both[..., 1]

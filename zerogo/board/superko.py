@@ -87,11 +87,9 @@ def _recently_lost(state: State) -> Tensor:
 def _remembered(state: State) -> tuple[Tensor, Tensor]:
     """Returns the hashes of the positions that a game remembers, the newest last, and their plies, below 0 before its
     start: int64 [B, 8] twice."""
-    recent = state.recent.flip(1)
-    earlier, now = hash_stones(recent[:, :, 0], recent[:, :, 1]), state.hash
-    now = hash_stones(state.black, state.white) if now is None else now
-    ago = torch.arange(recent.shape[1], -1, -1, device=now.device)
-    hashes = torch.cat([earlier, now.unsqueeze(1)], dim=1)
+    now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
+    hashes = hash_stones(*torch.cat([state.recent.flip(1), now], dim=1).unbind(2))
+    ago = torch.arange(hashes.shape[1] - 1, -1, -1, device=hashes.device)
     return hashes, state.ply.to(torch.int64).unsqueeze(1) - ago
 
 

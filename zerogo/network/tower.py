@@ -67,19 +67,19 @@ HEADS: dict[str, Head] = {
 
 
 class MaskedNorm(nn.BatchNorm2d):
-    """Batch normalisation whose statistics are those of the points on the board."""
+    """Batch normalisation whose statistics are those of the points on the board. It counts no batches."""
 
     def forward(self, x: Tensor, on_board: Tensor | None = None) -> Tensor:
         """Returns the normalised maps: [B, C, N, N], zero off the board where there is a mask."""
         if not self.training or on_board is None:
-            return super().forward(x)
+            statistics = self.running_mean, self.running_var
+            return F.batch_norm(x, *statistics, self.weight, self.bias, self.training, self.momentum, self.eps)
         counts = on_board.unsqueeze(1).to(torch.float32)
         count, values = counts.sum(), x.to(torch.float32)
         mean = (values * counts).sum((0, 2, 3)) / count
         centred = (values - mean.view(1, -1, 1, 1)) * counts
         variance = centred.square().sum((0, 2, 3)) / count
         scale = self.weight * torch.rsqrt(variance + self.eps)
-        self.num_batches_tracked.add_(1)
         self.running_mean.add_((mean.detach() - self.running_mean) * self.momentum)
         self.running_var.add_((variance.detach() * count / (count - 1) - self.running_var) * self.momentum)
         return centred * scale.view(1, -1, 1, 1) + self.bias.view(1, -1, 1, 1)

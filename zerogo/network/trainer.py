@@ -104,18 +104,13 @@ class Trainer:
         """Gives the averaged weights batch-norm statistics of their own: the even mean over batches, if any, and
         over the ranks, so that all ranks play by one network."""
         norms = [module for module in self.averaged.modules() if isinstance(module, nn.BatchNorm2d)]
-        momenta = [norm.momentum for norm in norms]
-        for number, batch in enumerate(batches):
-            if number == 0:
-                self.averaged.train()
+        for number, batch in enumerate(batches, start=1):
+            self.averaged.train()
             for norm in norms:
-                if number == 0:
+                if number == 1:
                     norm.reset_running_stats()
-                # None would mean the same, but torch then reads its count of batches, for which the host waits.
-                norm.momentum = 1.0 / (number + 1)
+                norm.momentum = 1.0 / number
             self._forward(self.averaged, batch)
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
         distributed.all_reduce_mean_([mean for norm in norms for mean in (norm.running_mean, norm.running_var)])
         self.averaged.eval()
 
