@@ -18,6 +18,7 @@ from unittest.mock import Mock
 import pytest
 import tiny
 import torch
+from tables import tables
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher import api
@@ -27,6 +28,8 @@ from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import limits
 from zerogo.system import cgroups, distributed, runtime
 from zerogo.tuning import trials
+
+TABLES = tables("distributed")
 
 
 def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,24 +109,15 @@ def test_a_command_starts_its_own_command_line_again(launched: list, monkeypatch
     )
 
 
-@pytest.mark.parametrize(
-    ("codes", "said"),
-    [
-        ((0, -9, 3), "process 1 has ended by SIGKILL, as the system does where memory runs out; what was saved"),
-        ((-4, -15), "process 0 has ended by SIGILL: an instruction that this machine's processor lacks"),
-        ((3, 3), "process 0 has ended by status 3"),
-        ((3, 2), SystemExit),
-    ],
-)
-def test_one_sentence_for_a_process_that_died(codes: tuple[int, ...], said: object, launched: list) -> None:
+@pytest.mark.parametrize(("codes", "said"), TABLES["what of a process that died"])
+def test_one_sentence_for_a_process_that_died(codes: list[int], said: str | None, launched: list) -> None:
     """None for one that has said itself why it ends."""
-    failures = {number: SimpleNamespace(exitcode=code) for number, code in enumerate(codes) if code}
     error = ChildFailedError.__new__(ChildFailedError)
-    error.failures = failures
+    error.failures = {number: SimpleNamespace(exitcode=code) for number, code in enumerate(codes) if code}
     launched.append(error)
-    with pytest.raises(InputError if isinstance(said, str) else said) as raised:
+    with pytest.raises(InputError if said else SystemExit) as raised:
         distributed.launch(len(codes))
-    assert str(raised.value).startswith(said if isinstance(said, str) else "2")
+    assert str(raised.value).startswith(said or "2")
 
 
 def test_a_signal_ends_a_command_and_what_it_started(launched: list) -> None:
@@ -143,15 +137,7 @@ def test_a_process_ends_with_the_one_that_started_it(launched: list, tmp_path: P
         distributed._store_of_launcher()
 
 
-@pytest.mark.parametrize(
-    ("rates", "number"),
-    [
-        ({"1": 10.0, "2": 19.0, "4": 36.0, "6": 50.0}, 5),  # the limit
-        ({"1": 10.0, "2": 19.0, "4": 36.0, "6": 38.0}, 4),
-        ({"1": 10.0, "2": 13.0, "4": 36.0}, 1),  # two threads of one core
-        (None, 1),
-    ],
-)
+@pytest.mark.parametrize(("rates", "number"), TABLES["processes by their rates"].values())
 def test_as_many_processes_on_a_cpu_as_are_a_gain(rates: dict | None, number: int, monkeypatch) -> None:
     monkeypatch.setattr(runtime, "usable_cores", lambda: 6)
     monkeypatch.setattr(tuning, "pick_dtype", lambda *_: torch.float32)

@@ -40,15 +40,7 @@ def outputs_of(network: KataGoNetwork, state: board.State) -> dict[str, Tensor]:
 # The history of moves
 
 
-@pytest.mark.parametrize(
-    ("moves", "told", "passes"),
-    [
-        ("B:A1 B:B1 W:C1", "C1 B1", ""),  # handicap stones end the history
-        ("B:A1 W:B1 B:C1 B:D1 W:pass B:E1", "E1 - D1", "1"),
-        ("B:A1 W:pass B:pass W:B1 B:C1", "C1 B1 -", "2"),  # played on after the game was over
-        ("B:A1 W:pass B:pass", "-", "0"),  # over: only the last move is shown
-    ],
-)
+@pytest.mark.parametrize(("moves", "told", "passes"), TABLES["histories"].values(), ids=TABLES["histories"])
 def test_history_counts_as_in_katago(moves: str, told: str, passes: str) -> None:
     colours = torch.tensor([["BW".index(move[0]) + 1 for move in moves.split()]], dtype=torch.int8)
     actions = torch.tensor([[coords.from_gtp(move[2:], 5) for move in moves.split()]])
