@@ -83,19 +83,9 @@ def talked(lines: str, white: object = None, path: Path | None = None) -> tuple[
     return game, [coords.to_gtp(action, 5) for _, action in game.moves], said
 
 
-@pytest.mark.parametrize(
-    ("words", "white"),
-    [
-        (["--size", "7"], "7x7.pt"),
-        (["--size", "5"], "quickstart-5x5.pt"),
-        (["--size", "6"], "mcts:200"),
-        (["--size", "7", "--black", "random"], "mcts:200"),
-        (["--sgf", "game.sgf"], "mcts:200"),
-        (["--size", "7", "--white", "random"], "random"),
-    ],
-)
-def test_the_shipped_network_that_fits_the_board_plays_white(words: list[str], white: str) -> None:
-    assert Path(parse(words).white).name == white
+@pytest.mark.parametrize(("words", "white"), TABLES["who plays White"])
+def test_the_shipped_network_that_fits_the_board_plays_white(words: str, white: str) -> None:
+    assert Path(parse(words.split()).white).name == white
 
 
 def test_a_pass_that_ends_an_unsettled_game_is_asked_about() -> None:

@@ -1,30 +1,17 @@
 """Names of rules: the table against KataGo's documentation, spellings, JSON, and what is refused."""
 
-import json
-
 import pytest
+from tables import tables
 
 from zerogo.errors import InputError
-from zerogo.rules import SCORING, SUPERKO, Rules, rulesets
+from zerogo.rules import Rules, rulesets
 
-# docs/GTP_Extensions.md of KataGo, "kata-set-rules": what each shorthand is equivalent to.
-KATAGO = {
-    "tromp-taylor": ("POSITIONAL", "AREA", True, "NONE", "0"),
-    "chinese": ("SIMPLE", "AREA", False, "NONE", "N"),
-    "chinese-ogs": ("POSITIONAL", "AREA", False, "NONE", "N"),
-    "chinese-kgs": ("POSITIONAL", "AREA", False, "NONE", "N"),
-    "japanese": ("SIMPLE", "TERRITORY", False, "SEKI", "0"),
-    "korean": ("SIMPLE", "TERRITORY", False, "SEKI", "0"),
-    "aga": ("SITUATIONAL", "AREA", False, "NONE", "N-1"),
-    "bga": ("SITUATIONAL", "AREA", False, "NONE", "N-1"),
-    "aga-button": ("SITUATIONAL", "AREA", False, "NONE", "N-1"),
-    "new-zealand": ("SITUATIONAL", "AREA", True, "NONE", "0"),
-}
+TABLES = tables("rulesets")
 
 
-@pytest.mark.parametrize("name", KATAGO)
-def test_the_table_is_katagos(name: str) -> None:
-    ko, scoring, suicide, tax, bonus = KATAGO[name]
+@pytest.mark.parametrize(("name", "ko", "scoring", "suicide", "tax", "bonus"), TABLES["KataGo"])
+def test_the_table_is_katagos(name: str, ko: str, scoring: str, suicide: bool, tax: str, bonus: str) -> None:
+    """docs/GTP_Extensions.md of KataGo, "kata-set-rules": what each shorthand is equivalent to."""
     rules = rulesets.named(name, 9)
     assert rules == Rules(9, rulesets.RULESETS[name].komi, ko.lower(), suicide, scoring.lower())
     told = rulesets.deviations(name)
@@ -34,15 +21,7 @@ def test_the_table_is_katagos(name: str) -> None:
     assert ("button" in told) == (name == "aga-button")
 
 
-@pytest.mark.parametrize(
-    ("name", "spellings"),
-    [
-        ("chinese", "Chinese/ CHINESE /chinese rules/Chinese Rule/cn/中国规则"), ("japanese", "Japanese/jp/日本ルール"),
-        ("korean", "한국/Korean"), ("aga", "AGA"), ("new-zealand", "NZ/New Zealand/new_zealand/NewZealand"),
-        ("tromp-taylor", "Tromp-Taylor/TrompTaylor/tromp taylor/tt"), ("ing", "GOE/Ing"),
-        ("chinese-ogs", "Chinese-OGS"), ("chinese-kgs", "chinese_kgs"), ("aga-button", "AGA button"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "spellings"), TABLES["spellings"])
 def test_spellings(name: str, spellings: str) -> None:
     for spelling in spellings.split("/"):
         assert rulesets.canonical(spelling) == name
@@ -57,34 +36,7 @@ def test_unknown_names_are_refused(name: str) -> None:
     assert rulesets.canonical(name) is None
 
 
-@pytest.mark.parametrize("superko", SUPERKO)
-@pytest.mark.parametrize("scoring", SCORING)
-@pytest.mark.parametrize("suicide", [True, False])
-def test_json_comes_back(superko: str, scoring: str, suicide: bool) -> None:
-    rules = Rules(7, 3.5, superko, suicide, scoring)
-    fields = rulesets.to_json(rules)
-    assert list(fields) == ["ko", "scoring", "tax", "suicide", "hasButton", "whiteHandicapBonus", "friendlyPassOk"]
-    assert rulesets.from_json(fields, 7, 3.5) == rules
-    assert rulesets.parse(json.dumps(fields), 7, 3.5) == rules
-
-
-@pytest.mark.parametrize(
-    ("fields", "what"),
-    [
-        ({"tax": "ALL"}, "tax is 'ALL'; allowed are NONE"),
-        ({"tax": "SEKI"}, "tax is 'SEKI'; allowed are NONE; no points .* eyes in seki count"),
-        ({"whiteHandicapBonus": "N-1"}, "whiteHandicapBonus is 'N-1'; allowed are 0; add the points .* to komi"),
-        ({"hasButton": True}, "hasButton is True; allowed are false"),
-        ({"ko": "SPIGHT"}, "ko is 'SPIGHT'; allowed are SIMPLE"),
-        ({"ko": 1}, "ko is 1"),
-        ({"suicide": "yes"}, "suicide is 'yes'; allowed are true, false"),
-        ({"suicide": 1}, "suicide is 1"),
-        ({"colour": "red"}, "no field 'colour'"),
-        ({"komi": "six"}, "komi is 'six'"),
-        ([1, 2], "is no object"),
-        ("AREA", "is no object"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "what"), TABLES["bad fields"])
 def test_bad_json_is_refused(fields: object, what: str) -> None:
     with pytest.raises(InputError, match=what):
         rulesets.from_json(fields, 9)

@@ -24,20 +24,6 @@ def by_sgfmill(record: GameRecord) -> Sgf_game:
     return Sgf_game.from_string(to_text(record))
 
 
-def test_root_properties() -> None:
-    names = ("zero ] \\ one", "Weiß")
-    match = {"event": "cup", "round": "3", "date": "2024-02-29", "comment": "hi"}
-    root = by_sgfmill(GameRecord(Rules(9, komi=7.5), [40], "B+R", *names, **match)).get_root()
-    assert [root.get(name) for name in ("FF", "GM", "CA", "SZ", "KM")] == [4, 1, "UTF-8", 9, 7.5]
-    assert [root.get(name) for name in ("PB", "PW", "RE", "DT")] == [*names, "B+R", "2024-02-29"]
-    assert [root.get(name) for name in ("EV", "RO", "C")] == ["cup", "3", "hi"] and root.get("AP")[0] == "zerogo"
-    assert not root.has_property("HA") and not root.has_property("PL")
-    more = by_sgfmill(GameRecord(Rules(5), [], properties={"GN": "final", "RU": "AGA"})).get_root()
-    assert (more.get("GN"), more.get("RU")) == ("final", "AGA")
-    root = by_sgfmill(GameRecord(Rules(9, komi=0.0), [])).get_root()
-    assert (root.get("KM"), root.get("RE"), len(root.get("DT"))) == (0.0, "?", len("YYYY-MM-DD"))
-
-
 def test_winrates_and_scores_make_graphs() -> None:
     record = GameRecord(Rules(5), [0, 1, 2, 3], comments=[None, "mine"], visits=[600, 8])
     record.winrates_black, record.scores_black = [0.525, 0.1, None, 1.0], [0.75, -3.0, 2.0]
@@ -61,9 +47,10 @@ def test_the_text_of_a_file() -> None:
     text = to_text(GameRecord(Rules(5), []))
     assert "RU[Chinese]" in text and '"ko":"POSITIONAL"' in text
     assert "ZGRU" not in to_text(GameRecord(Rules(5, 7.5, "situational"), [], properties={"RU": "AGA"}))
-    for komi, shown in ((1e-7, "KM[0.0000001]"), (-3.5, "KM[-3.5]")):
+    for komi, shown in ((1e-7, "KM[0.0000001]"), (-3.5, "KM[-3.5]"), (0.0, "KM[0.0]")):
         assert shown in to_text(GameRecord(Rules(5, komi), []))
-    assert "DT[" not in to_text(GameRecord(Rules(5), [], date=None))
+    assert "DT[" not in to_text(GameRecord(Rules(5), [], date=None)) and "DT[20" in text and "RE[?]" in text
+    assert "HA[" not in text and "PL[" not in text and "AP[zerogo" in text
 
 
 @pytest.mark.parametrize(("fields", "what"), TABLES["bad records"])
@@ -190,34 +177,18 @@ def test_starts(row: str) -> None:
     assert record.setup == (rows if stones else None)
 
 
-def test_a_setup_of_both_colours_and_one_in_the_middle() -> None:
-    record = read_text("(;SZ[3]KM[0]RU[Chinese]AB[aa][bb]AW[cc]PL[W]HA[2];W[ca])")
-    assert record.setup == [[1, 0, 0], [0, 1, 0], [0, 0, 2]] and record.first == "w" and record.handicap == []
-    assert record.start() == record.setup
+def test_a_setup_in_the_middle() -> None:
     record = read_text("(;SZ[5]KM[0]RU[Chinese];B[aa];AW[bb]AE[aa]PL[B];AB[cc];B[dd];W[ee];AE[ee])")
     assert record.edits == [Edit(1, {6: 2, 0: 0, 12: 1}, "b"), Edit(3, {24: 0})]
     assert record.moves == [0, 18, 24] and record.turns() == ["b", "b", "w"]
 
 
-@pytest.mark.parametrize(("move", "size", "action"), TABLES["passes and points"])
-def test_passes_and_points(move: str, size: int, action: int | None) -> None:
-    if action is None:
-        with pytest.raises(InputError, match="move 1: Black plays on no point"):
-            read_text(f"(;SZ[{size}];B[{move}])")
-    else:
-        assert read_text(f"(;SZ[{size}];B[{move}])").moves == [action]
-
-
-@pytest.mark.parametrize(("text", "size"), TABLES["sizes"])
-def test_sizes(text: str, size: int) -> None:
-    assert read_text(f"(;{text})").rules.size == size
-
-
-def test_old_property_names() -> None:
-    record = read_text("(;GaMe[1]SiZe[9]KoMi[5.5]PlayerBlack[Anna]AddBlack[aa]AddWhite[bb];Black[cc];White[tt])")
-    assert record.rules.komi == 5.5 and record.black == "Anna" and record.moves == [20, 81]
-    record = read_text("(;Game[1]Size[9]Komi[5.5]AddBlack[aa];Black[cc]Comment[Black[1\\]];White[])")
-    assert (record.rules.komi, record.moves, record.comments) == (5.5, [20, 81], ["Black[1]"])
+@pytest.mark.parametrize(("text", "expected"), TABLES["what is read"])
+def test_what_is_read(text: str, expected: dict) -> None:
+    """Passes and points, sizes, komi, old names of properties, values over lines with escapes, a setup."""
+    record = read_text(f"(;{text})")
+    fields = vars(record) | vars(record.rules)
+    assert {name: fields[name] for name in expected} == expected
 
 
 def test_utf8_wins_over_a_wrong_name_and_other_rules_are_told() -> None:
@@ -227,11 +198,6 @@ def test_utf8_wins_over_a_wrong_name_and_other_rules_are_told() -> None:
     assert record.rules == rulesets.named("chinese", 9, 0.0) and "bonus for handicap stones is not" in record.notes[-1]
 
 
-@pytest.mark.parametrize(("root", "komi"), TABLES["komi"])
-def test_komi(root: str, komi: float) -> None:
-    assert read_text(f"(;SZ[19]{root})").rules.komi == komi
-
-
 @pytest.mark.parametrize(("text", "name"), TABLES["rules"])
 def test_rules(text: str, name: str) -> None:
     record = read_text(f"(;SZ[9]KM[6]RU[{text}])")
@@ -239,11 +205,6 @@ def test_rules(text: str, name: str) -> None:
     assert bool(record.notes) == (text in ("", "Nim", '{"tax":"ALL"}'))
     again = read_text(to_text(record))
     assert again == record and (not text or f"RU[{text}]" in to_text(record))
-
-
-def test_values_over_lines_and_escapes() -> None:
-    record = read_text("(;SZ[5]KM[0]PB[An\\\nna\n B]C[a \\] b \\\\ c: d\\\ne\tf\r\ng];B[aa]C[\\[x\\]])")
-    assert record.black == "Anna  B" and record.comment == "a ] b \\ c: de f\ng" and record.comments == ["[x]"]
 
 
 NAMES = json.loads((DATA / "names.json").read_text())  # a text for each encoding
@@ -374,6 +335,9 @@ def test_what_is_written_comes_back(record: GameRecord) -> None:
         record.comments.pop()
     assert again == GameRecord(**vars(record)) and again.notes == []
     root, size = game.get_root(), record.rules.size
+    told = {"PB": record.black, "PW": record.white, "RE": record.result, "EV": record.event, "RO": record.round}
+    told |= {"C": record.comment, "FF": 4, "GM": 1, "CA": "UTF-8"} | record.properties
+    assert {name: root.get(name) if root.has_property(name) else "" for name in told} == told
     assert (game.get_size(), root.get("KM")) == (size, record.rules.komi)
     moves = [node.get_move() for node in game.get_main_sequence() if node.get_move()[0]]
     points = [None if point is None else (size - 1 - point[0]) * size + point[1] for _, point in moves]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import tab_runs
 import torch
+from tables import tables
 from tensorboard.plugins.base_plugin import TBContext, TBLoader
 from werkzeug.test import Client
 
@@ -28,6 +29,7 @@ NEW, OLD = "tiny/checkpoints/step-00000009.pt", "tiny/checkpoints/step-00000005.
 GAME = "tiny/games/game-00000001.sgf"
 POSITION = {"size": 5, "komi": 0.5, "moves": [["b", 6], ["w", 8]]}
 LOCAL = {"Host": "localhost:6006"}
+TABLES = tables("tab")
 
 
 class Here(entry.JobProcess):
@@ -275,65 +277,33 @@ def test_nothing_outside_of_the_log_directory_is_read_and_nothing_that_is_no_gam
     assert everything(root) == before
 
 
-BAD = {  # route: fields and a word of the sentence
-    "think": [
-        ({"visits": 10**6}, "must be a whole number from 0 to 10000"), ({"visits": -1}, "visits"),
-        ({"visits": True}, "visits"), ({"visits": "x"}, "visits"), ({"networks": [OLD] * 101}, "at most 100"),
-        ({"networks": "x"}, "networks"), ({"position": None}, "position"), ({"position": {"size": 26}}, "size"),
-        ({"position": {"size": 9}}, "plays on 5"), ({"position": {"size": 1e9}}, "size"),
-        ({"position": {"size": 5, "komi": 1e308}}, "komi"), ({"position": {"size": 5, "komi": None}}, "komi"),
-        ({"position": {"size": 5, "moves": [["b", 0]] * 2001}}, "2000"),
-        ({"position": {"size": 5, "moves": [["b", 99]]}}, "a move"),
-        ({"position": {"size": 5, "moves": [["x", 1]]}}, "colours"),
-        ({"position": {"size": 5, "moves": [7]}}, "no list"),
-        ({"position": {"size": 5, "moves": [["b", 1], ["w", 1]]}}, "illegal"),
-        ({"position": {"size": 5, "start": {"stones": "3"}}}, "stones"),
-        ({"position": {"size": 5, "start": {"stones": "1" * 25}}}, "liberty"),
-        ({"position": {"size": 5, "start": {"handicap": [1, 1]}}}, "handicap"),
-        ({"position": {"size": 5, "start": {"handicap": [-1]}}}, "handicap"),
-    ],
-    "new": [({"size": 0}, "size"), ({"handicap": 99, "size": 9}, "handicap"), ({"komi": "x"}, "komi")],
-    "load": [({"sgf": "%%"}, "base64"), ({"sgf": base64.b64encode(b"(;SZ[5];B[").decode()}, "game tree"),
-             ({"sgf": 7}, "base64"), ({}, "base64"),
-             ({"sgf": base64.b64encode(b"(;SZ[1]AB[aa];W[aa])").decode()}, "impossible"),
-             ({"sgf": base64.b64encode(b"(;SZ[5]" + b";B[aa]" * 2001 + b")").decode()}, "at most 2000")],
-    "move": [({"position": {"size": 5, "moves": [["b", 1], ["w", 1]]}}, "illegal"), ({}, "lacks")],
-    "text": [({"lines": []}, "lines"), ({"lines": "x"}, "lines"), ({}, "lacks")],
-    "save": [({"run": "nowhere"}, "no run"), ({"file": "../x.sgf"}, "none that this server"),
-             ({"file": "20260101-000000-00000000.sgf"}, "none that this server"), ({"result": "<script>"}, "result"),
-             ({"position": {"size": 5}}, "nothing has been played")],
-    "score": [({"position": {"size": 9}}, "plays on 5"),
-              ({"dead": "x"}, "dead"), ({"dead": [99]}, "dead"), ({"dead": [], "toggle": 77}, "toggle")],
-}  # fmt: skip
+LARGE = [  # a route, fields and a word of the sentence, as in the table
+    ("think", {"networks": [OLD] * 101}, "at most 100"),
+    ("think", {"position": {"size": 5, "moves": [["b", 0]] * 2001}}, "2000"),
+    ("load", {"text": "(;SZ[5]" + ";B[aa]" * 2001 + ")"}, "at most 2000"),
+]
 
 
 def test_a_request_out_of_bounds_gets_one_sentence_and_leaves_nothing(root: Path, ask: Callable):
     usual = {"think": {"position": POSITION, "networks": [NEW]}, "save": {"run": "tiny", "position": POSITION}}
     usual["score"] = usual["think"]
     before = everything(root)
-    for route, requests in BAD.items():
-        for fields, words in requests:
-            is_stream = route in ("think", "score") and "networks" not in fields
-            answer = ask(route, 200 if is_stream else 400, **usual.get(route, {}) | fields)
-            sentence = (answer[-1] if is_stream else answer)["error"]
-            assert words in sentence and "\n" not in sentence and "Traceback" not in sentence, (route, fields, sentence)
+    for route, fields, words in TABLES["bad requests"] + LARGE:
+        if "text" in fields:
+            fields = {"sgf": base64.b64encode(fields["text"].encode()).decode()}
+        is_stream = route in ("think", "score") and "networks" not in fields
+        answer = ask(route, 200 if is_stream else 400, **usual.get(route, {}) | fields)
+        sentence = (answer[-1] if is_stream else answer)["error"]
+        assert words in sentence and "\n" not in sentence and "Traceback" not in sentence, (route, fields, sentence)
     assert everything(root) == before
-
-
-FOREIGN = [
-    {"Origin": "http://evil.example"}, {"Origin": "http://["}, {"Origin": "null"}, {"Origin": "http://localhost:8888"},
-    {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Host": "evil.example:6006"}, {"Host": ""},
-    {"Host": "localhost.evil.example"}, {"Host": "["},
-]  # fmt: skip
-OWN = [{"Origin": "http://localhost:6006"}, {"Sec-Fetch-Site": "same-origin"}, {"Host": "127.0.0.1"}, {"Host": "[::1]"}]
 
 
 def test_requests_of_other_pages_are_refused_and_own_ones_are_not(root: Path, ask: Callable):
     before = everything(root)
-    for headers in FOREIGN:
+    for headers in TABLES["headers of other pages"]:
         assert "error" in ask("runs", 403, headers), headers
         assert "error" in ask("save", 403, headers, run="tiny", position=POSITION), headers
-    for headers in OWN:
+    for headers in TABLES["headers of the tab"]:
         ask("runs", 200, headers)
     assert everything(root) == before
     flags = type("Flags", (), {"go_hosts": "go.example, b", "host": "a.example"})
