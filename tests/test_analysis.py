@@ -346,10 +346,8 @@ def test_a_query_is_answered_by_one_line_whatever_is_left_out_of_it(rules: str) 
 def test_visits_end_where_memory_does() -> None:
     session = Session(limits=Limits(nodes=32))
     [reply] = session.ask(query(maxVisits=10**9, overrideSettings={"maxTime": 1e9}))
-    assert (
-        "maxVisits: memory limits a search here to 32 visits" in session.warnings[0]
-        and reply["rootInfo"]["visits"] == 32
-    )
+    assert "maxVisits: memory limits a search here to 32 visits" in session.warnings[0]
+    assert reply["rootInfo"]["visits"] == 32
     small = Limits(memory=2**15)
     [reply] = ask(query(maxVisits=10**9), limits=small)
     needed = BatchKind(5, reply["rootInfo"]["visits"], False).tree_bytes

@@ -83,9 +83,8 @@ def test_a_gate_has_the_player_met_and_goes_by_that_match(saved: Path, tmp_path:
     checkpoint.save(path, newest)
     *_, (line, numbers) = measure(matches("evaluation.games=4", "evaluation.opponents=[]"), newest, path)
     (met,) = pool.read(tmp_path / pool.FILE)
-    assert met[:2] == ("renamed@9", "tiny@7") and line.endswith(
-        " % of the points against tiny@7, which plays self-play"
-    )
+    assert met[:2] == ("renamed@9", "tiny@7")
+    assert line.endswith(" % of the points against tiny@7, which plays self-play")
     assert numbers == {of_runs.OF_GATE: met.points / 4}
     (tmp_path / pool.FILE).unlink()
     saved.unlink()
@@ -94,9 +93,8 @@ def test_a_gate_has_the_player_met_and_goes_by_that_match(saved: Path, tmp_path:
     cases = {(0.55, 0.55): [7, 9], (0.55, 0.54): [7], (0.0, 0.9): [7]}
     for (least, rate), players in cases.items():
         assert of_runs.apply_gate([7], 9, {of_runs.OF_GATE: rate}, least, str) == players
-    assert of_runs.apply_gate([7], 9, {}, 0.5, (said := []).append) == [7, 9] and said == [
-        "step 9 plays self-play from now on"
-    ]
+    assert of_runs.apply_gate([7], 9, {}, 0.5, (said := []).append) == [7, 9]
+    assert said == ["step 9 plays self-play from now on"]
     assert of_runs.apply_gate([7], 9, None, 0.5, str) == of_runs.apply_gate([7], 7, {}, 0.5, str) == [7]
 
 

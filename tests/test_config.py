@@ -202,10 +202,8 @@ def test_a_run_on_several_boards() -> None:
     game, one = mixed.game, Config().game
     assert (game.all_sizes, game.largest_size, one.all_sizes, one.largest_size) == ((7, 13), 13, (9,), 9)
     assert (game.rules(), game.rules(size=7), game.rules(3.5, 7).komi) == (Rules(13, 7.5), Rules(7, 9.0), 3.5)
-    assert (game.drawn_komi(9.0), game.drawn_komi()) == (
-        (7.0, 7.5, 8.0, 8.5, 9.0, 9.5, 10.0, 10.5, 11.0),
-        (5.5, 6.0, 6.5, 7.0, 7.5, 8.0, 8.5, 9.0, 9.5),
-    )
+    assert game.drawn_komi(9.0) == (7.0, 7.5, 8.0, 8.5, 9.0, 9.5, 10.0, 10.5, 11.0)
+    assert game.drawn_komi() == (5.5, 6.0, 6.5, 7.0, 7.5, 8.0, 8.5, 9.0, 9.5)
     assert (game.plies(7), game.plies()) == (98, 338)
     assert config.from_dict(mixed.to_dict()) == mixed
 

@@ -26,7 +26,7 @@ from torch.distributed.launcher import api
 from zerogo import commands, tuning
 from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import limits
-from zerogo.system import cgroups, distributed, runtime
+from zerogo.system import distributed, runtime
 from zerogo.tuning import trials
 
 TABLES = tables("distributed")
@@ -104,9 +104,8 @@ def test_a_command_starts_its_own_command_line_again(launched: list, monkeypatch
     ((config, words),) = launched
     assert words == [sys.executable, "-m", "zerogo", "train", "run.processes=3"] and config.nproc_per_node == 3
     assert config.max_restarts == 0 and config.signals_to_handle == "SIGTERM,SIGINT,SIGQUIT"  # as under nohup
-    assert (
-        os.environ[distributed.LAUNCHER].startswith(f"{os.getpid()}:") and config.rdzv_configs["store_type"] == "file"
-    )
+    assert os.environ[distributed.LAUNCHER].startswith(f"{os.getpid()}:")
+    assert config.rdzv_configs["store_type"] == "file"
 
 
 @pytest.mark.parametrize(("codes", "said"), TABLES["what of a process that died"])
@@ -165,7 +164,7 @@ def test_the_number_of_processes(monkeypatch) -> None:
     assert limits.most_processes(config) == 2
     monkeypatch.setattr(distributed, "local_rank_and_size", lambda: (1, 2))
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(4), raising=False)
-    monkeypatch.setattr(cgroups, "num_cores", lambda: None)
+    monkeypatch.setattr(runtime, "cgroup_num_cores", lambda: None)
     assert runtime.usable_cores() == 2
 
 

@@ -78,10 +78,9 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
             phases.add((newest.run["iteration"]["is_learning"], "games" in newest.run))
     assert phases == {(True, False), (False, True), (True, True)}, count
     assert not tiny.different(whole, tmp_path / "tiny")
-    read = EventAccumulator(str(tmp_path / "tiny" / "logs")).Reload()
-    assert [(event.step, event.value) for event in read.Scalars("train/loss")] == [
-        (event.step, event.value) for event in EventAccumulator(str(whole / "logs")).Reload().Scalars("train/loss")
-    ]
+    logs = [EventAccumulator(str(folder / "logs")).Reload() for folder in (tmp_path / "tiny", whole)]
+    losses = [[(event.step, event.value) for event in one.Scalars("train/loss")] for one in logs]
+    assert losses[0] == losses[1]
 
 
 def test_a_run_that_dies_at_any_of_its_file_operations_goes_on(whole: Path, tmp_path: Path, monkeypatch) -> None:

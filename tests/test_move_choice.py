@@ -220,6 +220,4 @@ def test_ownership_decides_where_nothing_is_pass_alive() -> None:
     assert final_score_black(game, final_status(game, Owner(0.95))) == 24.5
     game.play(BLACK, 0)
     assert final_status(game, Owner(0.95)).dead == {18}, "whoever is to move"
-    assert final_status(position(SETTLED), Owner(-1.0)).dead == set(), (
-        "pass-alive stones live whatever the analyst says"
-    )
+    assert not final_status(position(SETTLED), Owner(-1.0)).dead, "pass-alive stones live whatever the analyst says"

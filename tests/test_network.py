@@ -99,12 +99,8 @@ def test_epilogues_by_a_kernel(
     use(way)
     rates = iter((1.0, 2.0, 2.0, 1.0))
     monkeypatch.setattr(tuning, "speed", lambda *_, **__: next(rates))
-    assert [tuning.pick_epilogues(choice, playing) for choice in ("auto", "auto", "off", "on")] == [
-        "on",
-        "off",
-        "off",
-        "on",
-    ]
+    choices = [tuning.pick_epilogues(choice, playing) for choice in ("auto", "auto", "off", "on")]
+    assert choices == ["on", "off", "off", "on"]
     expected = inference_copy(network, "cpu", dtype)(*given)
     assert all((output - expected[name]).abs().max() < tolerance for name, output in playing(*given).items())
 

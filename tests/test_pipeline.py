@@ -141,19 +141,16 @@ def test_a_run_begins_with_weights_of_another_size(finished: Path, tmp_path: Pat
         tiny.run(tmp_path / "other", start, "network.channels=4")
 
 
-@pytest.mark.parametrize(
-    ("words", "warns"),
-    [
-        ("search.max_considered=9 selfplay.full_simulations=16", True),
-        ("search.max_considered=8 selfplay.full_simulations=16", False),
-        ("search.max_considered=8 selfplay.cheap_simulations=4 selfplay.full_share=0.5", True),
-        ("search.max_considered=16 selfplay.full_simulations=16 search.algorithm=puct", False),
-        ("search.max_considered=1 selfplay.full_simulations=1", False),
-    ],
-)
-def test_more_moves_than_half_of_the_simulations_are_warned_of(words: str, warns: bool) -> None:
-    settings = config.load(None, words.split())
-    assert bool(too_many_considered(settings.search, settings.selfplay)) == warns
+def test_more_moves_than_half_of_the_simulations_are_warned_of() -> None:
+    for words, warns in {
+        "search.max_considered=9 selfplay.full_simulations=16": True,
+        "search.max_considered=8 selfplay.full_simulations=16": False,
+        "search.max_considered=8 selfplay.cheap_simulations=4 selfplay.full_share=0.5": True,
+        "search.max_considered=16 selfplay.full_simulations=16 search.algorithm=puct": False,
+        "search.max_considered=1 selfplay.full_simulations=1": False,
+    }.items():
+        settings = config.load(None, words.split())
+        assert bool(too_many_considered(settings.search, settings.selfplay)) == warns, words
 
 
 SPOILS = {

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from zerogo import board, kernels
 from zerogo.board import flood, rng
-from zerogo.board.eyes import eyes
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move, Point
@@ -62,7 +61,7 @@ def test_eyes_agree_with_the_definition_on_random_boards(size: int) -> None:
     stones = (torch.rand(60, size, size, generator=generator) < 0.85).to(torch.int8)
     stones[torch.rand(stones.shape, generator=generator) < 0.1] = 2
     state = board.from_stones(stones, torch.ones(60, dtype=torch.int8), Rules(size))
-    found = flood.unpack_rows(eyes(state.black, state.on_board) & ~state.white)
+    found = flood.unpack_rows(flood.eyes(state.black, state.on_board) & ~state.white)
     for eyes_of_game, rows in zip(found.tolist(), stones.tolist(), strict=True):
         expected = [[plain_eye(rows, 1, r, c) for c in range(size)] for r in range(size)]
         assert eyes_of_game == expected, diagrams.show(rows)
@@ -84,7 +83,7 @@ def test_the_random_player_is_legal_and_never_fills_its_own_eye() -> None:
         legal = board.legal_actions(states)
         assert bool(legal.gather(1, actions.unsqueeze(1)).all())
         own = torch.where((states.to_play == 1).unsqueeze(1), states.black, states.white)
-        spared = legal[:, :-1] & ~flood.unpack_rows(eyes(own, states.on_board)).flatten(1)
+        spared = legal[:, :-1] & ~flood.unpack_rows(flood.eyes(own, states.on_board)).flatten(1)
         passes = actions == 25
         assert bool((passes == ~spared.any(1)).all()), "a pass while there was something to play, or the reverse"
         assert bool((passes | spared.gather(1, actions.clamp(max=24).unsqueeze(1)).squeeze(1)).all())

@@ -18,6 +18,7 @@ import pytest
 import tiny
 import torch
 from limits import within
+from tables import tables
 
 from zerogo import board
 from zerogo.errors import InputError
@@ -289,3 +290,36 @@ def test_progress_on_a_terminal_without_a_size(monkeypatch) -> None:
     shown = os.read(master, 1000).decode()
     os.close(master)
     assert shown.startswith("train: 5/10 games, 50 %")
+
+
+# The limits of control groups, read from made-up trees of files as Linux has them (data/tables/cgroups.json): of
+# systemd-run inside a slice with other limits; of version 1, where SLURM's job has limits and its step has none; of a
+# container whose mount begins at its own group.
+
+TABLES = tables("cgroups")
+
+
+@pytest.mark.parametrize(("cgroup", "mounts", "tree", "free", "cores"), TABLES["cases"].values(), ids=TABLES["cases"])
+def test_the_smallest_limit_up_to_the_root(
+    cgroup: str, mounts: str, tree: str, free: int | None, cores: float | None, tmp_path: Path
+) -> None:
+    texts = {"proc/self/cgroup": cgroup, "proc/self/mountinfo": TABLES["mounts"][mounts]}
+    texts |= {f"sys/fs/cgroup/{name}": content for name, content in TABLES["trees"][tree].items()}
+    for name, content in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{content}\n")
+    assert runtime.cgroup_free_memory(tmp_path) == free
+    assert runtime.cgroup_num_cores(tmp_path) == cores
+
+
+def test_plans_and_threads_keep_to_the_limits(monkeypatch) -> None:
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(runtime, "cgroup_free_memory", lambda: 4000)
+    monkeypatch.setattr(runtime, "cgroup_num_cores", lambda: None)
+    monkeypatch.setattr(runtime.os, "sched_getaffinity", lambda _: range(8), raising=False)
+    assert runtime.free_bytes(cpu) in (None, 4000) and runtime.usable_cores() == 8
+    monkeypatch.setattr(runtime, "cgroup_free_memory", lambda: None)
+    assert runtime.free_bytes(cpu) != 4000
+    for quota, cores in ((0.2, 1), (1.5, 2), (3.0, 3), (64.0, 8)):
+        monkeypatch.setattr(runtime, "cgroup_num_cores", lambda quota=quota: quota)
+        assert runtime.usable_cores() == cores

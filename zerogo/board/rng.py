@@ -2,13 +2,13 @@
 thousands, and on any device. The network's outputs may still round differently in another batch or on another device;
 CUDA also computes convolutions of float32 in TF32 unless torch.backends.cudnn.allow_tf32 is set to False.
 
-A key is an int64 tensor, mixed as `kernels.keys` says. Nothing here has a state, so nothing has to be saved."""
+A key is an int64 tensor, mixed as `kernels.shared` says. Nothing here has a state, so nothing has to be saved."""
 
 import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.kernels.keys import GAMMA_TRIES, GOLDEN, Purpose, mix, mix_words
+from zerogo.kernels.shared import GAMMA_TRIES, GOLDEN, Purpose, mix, mix_words
 
 __all__ = [
     "GAMMA_TRIES", "GOLDEN", "Purpose", "below", "choose", "dirichlet", "gumbel", "key", "log_gamma", "mix", "normal",

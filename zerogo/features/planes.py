@@ -9,7 +9,6 @@ from torch import Tensor
 
 from zerogo import scoring
 from zerogo.board import flood
-from zerogo.board.eyes import eye_makers
 from zerogo.board.symmetry import action_table
 from zerogo.features.readings import Ladders, read_ladders
 from zerogo.features.stones import as_planes
@@ -128,7 +127,7 @@ def pass_alive(view: View) -> Tensor:
 
 def makes_eye(view: View) -> Tensor:
     """Returns the moves that make an own eye, captures aside."""
-    return as_planes(eye_makers(view.sides[0], view.empty, view.state.on_board) & view.legal)
+    return as_planes(flood.eye_makers(view.sides[0], view.empty, view.state.on_board) & view.legal)
 
 
 def pattern(view: View) -> Tensor:

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from zerogo import kernels
 from zerogo.board import State, flood
-from zerogo.board.eyes import eyes
 from zerogo.board.position import BLACK, legal_rows
 from zerogo.board.state import with_atari
 from zerogo.board.superko import exact_legal_rows
@@ -76,7 +75,7 @@ class View:
             return self.fast.eyes(self.sides[0], self.state.on_board) & self.empty
         # Boards of one size are all alike: what is off the board is then found once.
         on_board = self.state.on_board[:1] if self.state.rules.same_size else self.state.on_board
-        return eyes(self.sides[0], on_board) & self.empty
+        return flood.eyes(self.sides[0], on_board) & self.empty
 
     @cached_property
     def tactics(self) -> Tactics:

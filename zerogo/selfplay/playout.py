@@ -8,7 +8,6 @@ from torch import Tensor
 
 from zerogo import board, kernels, scoring
 from zerogo.board import flood, rng
-from zerogo.board.eyes import eyes
 from zerogo.board.position import Position, legal_rows, own_and_opponent, play
 from zerogo.board.rng import Purpose
 from zerogo.board.superko import exact_legal_rows
@@ -26,7 +25,7 @@ _DRAW = 2  # seed of the playouts' draws
 def sparing_rows(position: Position, on_board: Tensor, legal: Tensor) -> Tensor:
     """Returns the legal points that fill no eye of the side to move: legal int32 [B, N] -> int32 [B, N]."""
     own, _ = own_and_opponent(position)
-    return legal & ~eyes(own, on_board)
+    return legal & ~flood.eyes(own, on_board)
 
 
 def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
@@ -134,7 +133,7 @@ def play_out(state: board.State, keys: Tensor, longest: Tensor) -> tuple[Tensor,
         own, opponent = own_and_opponent(position)
         ko = flood.points_to_rows(position.ko.to(torch.int64), position.board_size)
         keys = keys + rng.GOLDEN  # the next number of each key, as of `rng.split`
-        points = flood.unpack_rows(on_board & ~(own | opponent | struck | ko | eyes(own, on_board))).flatten(1)
+        points = flood.unpack_rows(on_board & ~(own | opponent | struck | ko | flood.eyes(own, on_board))).flatten(1)
         until = points.cumsum(1)
         rank = (((rng.mix(keys) >> 40) & 0xFFFFFF) * until[:, -1]) >> 24
         actions = (until <= rank.unsqueeze(1)).sum(1)

@@ -11,18 +11,19 @@ import hashlib
 import math
 import os
 import platform
+import re
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 import torch
 
 from zerogo.errors import InputError, Interrupted, quote
-from zerogo.system import cgroups, distributed
+from zerogo.system import distributed
 from zerogo.system.signals import NO_ROOM, refusal
 
 PACKAGE = Path(__file__).parents[1]
@@ -68,7 +69,7 @@ def usable_cores() -> int:
     """Returns the number of CPU cores that this process may use: in a container they can be fewer than there are, and
     the ranks on a machine share them."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    return max(1, math.ceil(min(cores, cgroups.num_cores() or cores)) // distributed.local_rank_and_size()[1])
+    return max(1, math.ceil(min(cores, cgroup_num_cores() or cores)) // distributed.local_rank_and_size()[1])
 
 
 def synchronize(device: torch.device) -> None:
@@ -86,9 +87,78 @@ def free_bytes(device: torch.device) -> int | None:
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-        limit = cgroups.free_memory()  # a container may be allowed less than the machine has
+        limit = cgroup_free_memory()  # a container may be allowed less than the machine has
         return free if limit is None else min(free, limit)
     return None
+
+
+# Control groups of Linux, version 1 and 2: containers, Kubernetes, SLURM and systemd set limits on groups anywhere
+# between this process and the root.
+
+# Of version 2 and 1: the limits on memory in bytes, what is used, and the part of it, in memory.stat, that are files
+# which were read and can be forgotten.
+MEMORY = (
+    (("memory.max", "memory.high"), "memory.current", "inactive_file"),
+    (("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+GROUP = re.compile(r"^\d+:([^:\n]*):(.+)$", re.MULTILINE)
+MOUNT = re.compile(r"^\S+ \S+ \S+ (\S+) (\S+) .* - (cgroup2?) \S+ (\S+)$", re.MULTILINE)
+
+
+def cgroup_free_memory(root: Path = Path("/")) -> int | None:
+    """Returns the bytes that the limits on memory leave this process, None where there is no limit. root: the folder in
+    which proc/ and sys/ lie."""
+    free = []
+    for folder in _groups("memory", root):
+        words = _words(folder / "memory.stat")
+        statistics = dict(zip(words[::2], words[1::2], strict=False))
+        for limits, usage, forgettable in MEMORY:
+            used = sum(_numbers(folder / usage)) - int(statistics.get(forgettable, 0))
+            free += [max(0, limit - used) for name in limits for limit in _numbers(folder / name)]
+    return min(free, default=None)
+
+
+def cgroup_num_cores(root: Path = Path("/")) -> float | None:
+    """Returns how many cores' time the quotas leave this process, such as 1.5, None where there is no quota. root: as
+    in `cgroup_free_memory`."""
+    pairs = []
+    for folder in _groups("cpu", root):
+        pairs.append(_numbers(folder / "cpu.max"))
+        pairs.append(_numbers(folder / "cpu.cfs_quota_us") + _numbers(folder / "cpu.cfs_period_us"))
+    return min((pair[0] / pair[1] for pair in pairs if len(pair) == 2), default=None)
+
+
+def _groups(controller: str, root: Path) -> Iterator[Path]:
+    """Yields the folders of the groups that may limit this process, its own one first, then those above it."""
+    paths = {}
+    for controllers, path in GROUP.findall(_text(root / "proc/self/cgroup")):
+        paths |= dict.fromkeys(controllers.split(","), path)  # version 2 names no controllers
+    for top, place, kind, options in MOUNT.findall(_text(root / "proc/self/mountinfo")):
+        name = "" if kind == "cgroup2" else controller if controller in options.split(",") else None
+        if name not in paths:
+            continue
+        # A container sees only its part of the tree, at the root of the mount; what lies outside of it has no folder.
+        path, mounted = PurePosixPath(paths[name]), root / place.lstrip("/")
+        is_inside = path.is_relative_to(top) and ".." not in path.parts
+        folder = mounted / path.relative_to(top) if is_inside else mounted
+        yield from (one for one in (folder, *folder.parents) if one.is_relative_to(mounted))
+
+
+def _numbers(path: Path) -> list[int]:
+    """Returns the whole numbers of a file; none where it is missing, or says that there is no limit ("max", -1)."""
+    return [int(word) for word in _words(path) if word.isdigit()]
+
+
+def _words(path: Path) -> list[str]:
+    return _text(path).split()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, ValueError):  # most systems lack most of these files
+        return ""
 
 
 def code_revision(start: Path | None = None) -> str:

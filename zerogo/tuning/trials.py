@@ -219,7 +219,7 @@ def _planes_cases(games: board.State, kind: str) -> Iterator[Case]:
 
 
 def _eyes(own: Tensor, on_board: Tensor) -> Tensor:
-    return (kernels.module_for("planes", own.device) or board.eyes).eyes(own, on_board)
+    return (kernels.module_for("planes", own.device) or flood).eyes(own, on_board)
 
 
 def _playouts_cases(games: board.State, _kind: str) -> Iterator[Case]:

@@ -116,7 +116,7 @@ def _ages(first, last, black, white, recent, ply, rows):
 
 
 def eyes(own: Tensor, on_board: Tensor) -> Tensor:
-    """Returns the eyes of a colour as `board.eyes` defines them: int32 [B, N] twice -> int32 [B, N]."""
+    """Returns the eyes of a colour as `flood.eyes` defines them: int32 [B, N] twice -> int32 [B, N]."""
     found = torch.empty_like(own, memory_format=torch.contiguous_format)
     over_games(_eyes, len(own), *(rows.view(torch.uint32) for rows in (own, on_board, found)))
     return found

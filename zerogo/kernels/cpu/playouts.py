@@ -9,8 +9,7 @@ from torch import Tensor
 from zerogo.kernels.cpu.loops import arrays_of, bit_count, inline, kernel, over_games, part
 from zerogo.kernels.cpu.planes import eyes_of_row
 from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, load, move, scratch
-from zerogo.kernels.keys import GOLDEN, mix
-from zerogo.kernels.shared import PositionFields
+from zerogo.kernels.shared import GOLDEN, PositionFields, mix
 
 _mix = inline(mix)
 

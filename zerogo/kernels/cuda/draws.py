@@ -8,10 +8,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.kernels import keys as constants
+from zerogo.kernels import shared
 from zerogo.kernels.cuda import launch
 
-GOLDEN, MIX_1, MIX_2 = tl.constexpr(constants.GOLDEN), tl.constexpr(constants.MIX_1), tl.constexpr(constants.MIX_2)
+GOLDEN, MIX_1, MIX_2 = tl.constexpr(shared.GOLDEN), tl.constexpr(shared.MIX_1), tl.constexpr(shared.MIX_2)
 BLOCK = 128
 
 
@@ -60,7 +60,7 @@ def key(parts: tuple[int | Tensor, ...], mask: int) -> Tensor | None:
 @cache
 def _start(*parts: int) -> int:
     """Returns what the numbers before the first tensor come to, the same for all games."""
-    return int(constants.mix_words(parts))
+    return int(shared.mix_words(parts))
 
 
 @triton.jit(do_not_specialize=["start", "total"])

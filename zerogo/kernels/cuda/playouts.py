@@ -78,7 +78,7 @@ def pick_kernel(planes, drawn, actions, N: tl.constexpr):
 
 @triton.jit
 def _eyes(own, exists):
-    """Returns `board.eyes.eyes`, whatever stands on them: int32 [32]."""
+    """Returns `flood.eyes`, whatever stands on them: int32 [32]."""
     off = ~exists
     solid = own | off
     above, below = rows.from_above(solid), rows.from_below(solid)

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from zerogo.kernels.cuda import draws, launch, tree
 from zerogo.kernels.cuda.tree import ILLEGAL, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED, empty_nodes
-from zerogo.kernels.keys import Purpose
-from zerogo.kernels.shared import Searches, Trees, fields_of
+from zerogo.kernels.shared import Purpose, Searches, Trees, fields_of
 
 NOISE, SYMMETRY = tl.constexpr(int(Purpose.NOISE)), tl.constexpr(int(Purpose.SYMMETRY))
 
