@@ -204,16 +204,20 @@ def test_what_a_snapshot_counts_survives_a_power_cut(tmp_path: Path, monkeypatch
     assert {path.stat().st_ino for path in (tmp_path, *tmp_path.rglob("*"))} == synchronised
 
 
-def test_resume_drops_what_comes_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("max_bytes", [0, 1])
+def test_resume_drops_what_comes_again(max_bytes: int, tmp_path: Path) -> None:
+    """Also of lines that were trimmed since, which a rollback to an older checkpoint finds shorter than it left them."""
     sizes = None
     with Telemetry(tmp_path) as telemetry:
-        for step in range(1, 6):
+        for step in range(1, 9):
             telemetry.scalars(step, {"a": step})
-            sizes = telemetry.sizes() if step == 3 else sizes
-    with Telemetry(tmp_path, 3, sizes) as telemetry:
-        telemetry.scalars(4, {"a": 40.0})
-    expected = [(1, 1), (2, 2), (3, 3), (4, 40)]
-    assert [(record["step"], record["a"]) for record in tiny.lines(tmp_path / METRICS_FILE)] == expected
+            sizes = telemetry.sizes() if step == 6 else sizes
+        telemetry.trim(max_bytes)
+    with Telemetry(tmp_path, 6, sizes) as telemetry:
+        telemetry.scalars(7, {"a": 70.0})
+    expected = [*((step, step) for step in range(1, 7)), (7, 70)]
+    lines = [(record["step"], record["a"]) for record in tiny.lines(tmp_path / METRICS_FILE)]
+    assert lines == expected[4 * max_bytes :]
     assert [(event.step, event.value) for event in events(tmp_path).Scalars("a")] == expected
 
 

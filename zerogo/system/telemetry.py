@@ -23,7 +23,7 @@ from zerogo.system.runtime import sync_directory, write_atomically
 METRICS_FILE = "metrics.jsonl"
 EVENTS = "events.out.tfevents.{}"  # the names that TensorBoard looks for
 NUMBER = re.compile(EVENTS.format("").replace(".", r"\.") + r"(\d+)")
-LONGEST_LINE = 2**20  # bytes
+LINE = re.compile(rb'\{"step": (\d+).*\}\n')  # a whole one
 PLAIN_SECONDS = 10.0  # between two lines of progress in a log file
 RECENT_SECONDS = 120.0  # over which rates and the time left are measured
 
@@ -37,8 +37,9 @@ class Telemetry(contextlib.AbstractContextManager):
     that a power cut left incomplete is dropped at the next start.
 
     A run that resumes says from where. sizes: what a snapshot or checkpoint kept of `sizes()`, to which the files are
-    cut back; None keeps all of them. resume_step: TensorBoard is told to forget what it may have read beyond. call:
-    does what writes, for example again and again."""
+    cut back; None keeps all of them. resume_step: lines of later steps are dropped, which lengths do not find where
+    `trim` has shortened the file since, and TensorBoard is told to forget what it may have read of them. call: does
+    what writes, for example again and again."""
 
     def __init__(
         self,
@@ -50,22 +51,23 @@ class Telemetry(contextlib.AbstractContextManager):
         self.directory, self._call = Path(directory), call
         self.directory.mkdir(parents=True, exist_ok=True)
         self.path = self.directory / METRICS_FILE
+        self.path.touch()
+        self._cut_back(sizes, math.inf if resume_step is None else resume_step)
         self._lines = _Appended(self.path)
-        self._cut_back(sizes)
         self._resume_step, self._events = resume_step, None
 
-    def _cut_back(self, sizes: Mapping[str, int] | None) -> None:
-        """Leaves of the files what they held at a snapshot, and of the lines whole ones."""
+    def _cut_back(self, sizes: Mapping[str, int] | None, last_step: float) -> None:
+        """Leaves of the files what they held at a snapshot, and of the lines whole ones up to a step."""
         kept = {METRICS_FILE: 0} | (sizes or {})
         for path in [self.path, *self.directory.glob(EVENTS.format("*"))] if sizes is not None else ():
             if path.name not in kept:
                 path.unlink()
             elif path.stat().st_size > kept[path.name]:
                 os.truncate(path, kept[path.name])
-        with open(self.path, "rb") as file:
-            start = max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE)
-            file.seek(start)
-            os.truncate(self.path, start + file.read().rfind(b"\n") + 1)
+        matches = [(line, LINE.fullmatch(line)) for line in self.path.read_bytes().splitlines(keepends=True)]
+        lines = [line for line, match in matches if match and int(match[1]) <= last_step]
+        if len(lines) < len(matches):
+            write_atomically(self.path, lambda file: file.writelines(lines))
 
     def sizes(self) -> dict[str, int]:
         """Returns how many bytes each file holds, all of them on the disk: what a snapshot keeps."""
