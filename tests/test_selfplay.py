@@ -349,6 +349,9 @@ def test_nobody_resigns_before_enough_games_were_played_out() -> None:
     assert resignation.threshold == THRESHOLDS[0]
     for _ in range(NEEDED):
         resignation.add(-0.98, -0.99)  # now half of all resignations would have been won
+    resumed = Resignation(0.05)  # within an iteration, whose games count from the next one on
+    resumed.load_state_dict(resignation.state_dict())
+    assert resumed.threshold == THRESHOLDS[0] and resumed.games == resignation.games
     resignation.update()
     assert resignation.threshold < -0.97 and resignation.measured <= 0.05
 

@@ -55,9 +55,12 @@ class Resignation:
 
     def state_dict(self) -> dict:
         """Returns what a checkpoint keeps."""
-        return {"games": [list(pair) for pair in self.games]}
+        games = [list(pair) for pair in self.games]
+        return {"games": games, "threshold": self.threshold, "measured": self.measured}
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes on from a checkpoint."""
+        """Takes over a checkpoint's state. Its threshold may know nothing yet of its newest games, see `update`."""
         self.games = deque((tuple(pair) for pair in state["games"]), maxlen=REMEMBERED)
-        self.update()
+        self.update()  # for a state without a threshold, of an earlier version
+        self.threshold = state.get("threshold", self.threshold)
+        self.measured = state.get("measured", self.measured)
