@@ -49,10 +49,10 @@ def test_a_rank_leaves_with_its_status_and_without_the_usual_end_of_python(monke
     ends = []
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(os, "_exit", ends.append)
-    for status in (0, 3):
+    for main in (lambda: 0, lambda: 3, lambda: sys.exit(distributed.PEER_LOST_STATUS)):
         with pytest.raises(SystemExit):  # where `_exit` returns
-            runtime.script_main(lambda status=status: status)
-    assert ends == [0, 3]
+            runtime.script_main(main)
+    assert ends == [0, 3, distributed.PEER_LOST_STATUS]
 
 
 def test_one_process_is_a_world_of_its_own() -> None:

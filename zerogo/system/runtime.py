@@ -374,6 +374,10 @@ def script_main(function: Callable[[], int | None]) -> None:
         except KeyboardInterrupt as error:
             print(str(error) or "interrupted", file=sys.stderr)
             status = 128 + error.number if isinstance(error, Interrupted) else INTERRUPTED_STATUS
+        except SystemExit as error:  # of a rank that has lost its peers, or of argparse
+            if not (distributed.is_rank_of_launcher() and isinstance(error.code, int)):
+                raise
+            status = error.code
     if distributed.is_rank_of_launcher():
         distributed.leave(status)
     gc.freeze()  # else Python collects all of torch once more, for 2 s, while a controller waits for the process's end
