@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import tiny
@@ -144,6 +145,16 @@ def test_they_end_with_a_run_that_fails_and_keep_their_checkpoint_till_then(tmp_
     with pytest.raises(InputError, match="a sanity check"):
         tiny.run(tmp_path, *options, "pipeline.iterations=9")
     assert started[0] == (None, None) and not started[-1][0].is_alive()
+
+
+def test_a_copy_of_a_run_resumes_with_its_own_checkpoints(saved: Path, tmp_path: Path, monkeypatch) -> None:
+    """Else its matches would enter the rating pool of the run that was copied."""
+    started, one = [], background(matches(), tmp_path, [])
+    monkeypatch.setattr(BackgroundMatches, "start", lambda _, *arguments: started.append(arguments))
+    one._process, one.path, one.step, one.begun = Mock(), checkpoint.path_of(tmp_path / "copied", 7), 7, 1.5
+    for step in (7, 8):
+        one.load_state_dict(one.state_dict() | {"step": step}, tmp_path)
+    assert started == [(saved, 7, 1.5)]
 
 
 def test_a_checkpoint_that_is_gone_is_a_sentence(tmp_path: Path) -> None:

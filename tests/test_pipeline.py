@@ -1,6 +1,7 @@
 """The whole loop on the smallest run: what it leaves behind, how it goes on, what it refuses."""
 
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from zerogo import checkpoint, commands, config, tuning
 from zerogo.arena import pool
 from zerogo.errors import InputError
-from zerogo.pipeline import snapshots
+from zerogo.pipeline import run, snapshots
 from zerogo.pipeline.measures import calibration_error
 from zerogo.pipeline.start import too_many_considered
 from zerogo.replay.shards import find_shards
+from zerogo.system.signals import Signals
 
 TAGS = """
     train/loss train/policy_loss train/value_loss train/ownership_loss train/policy_entropy train/learning_rate
@@ -64,6 +66,18 @@ def test_a_run_leaves_its_settings_checkpoints_samples_and_games(finished: Path)
     assert int(games.max()) < found[1].counters["games"] and len(games.unique()) >= 16 + 2 * 8
     assert list((finished / "games").glob("*.sgf"))
     assert "against itself" in (finished / "report.html").read_text(), "what the final matches showed"
+
+
+def test_the_time_left_knows_that_the_set_up_is_over(tmp_path: Path, monkeypatch) -> None:
+    """Two minutes of measuring count as minutes of the run, but say nothing of how fast the others pass."""
+    seconds = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: seconds[-1])
+    monkeypatch.setattr(run.slots, "pick", lambda settings, *_: seconds.append(120.0) or (settings, ""))
+    started = run.Run(tiny.config("pipeline.minutes=60"), tmp_path / "tiny", None, Signals(), snapshots.Rollback())
+    seconds.append(130.0)
+    started._show()
+    assert started._line.line() == "tiny: 2.2/60 min, 4 %, 0:57:50 left"
+    started.close()
 
 
 def test_numbers_stand_in_tensorboard_and_as_lines(finished: Path) -> None:

@@ -348,12 +348,12 @@ class BackgroundMatches:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns which matches are on, for a snapshot."""
-        return {"path": str(self.path), "step": self.step, "begun": self.begun} if self.running else {}
+        return {"step": self.step, "begun": self.begun} if self.running else {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Begins those of a snapshot again."""
-        if state and Path(state["path"]).exists():
-            self.start(Path(state["path"]), state["step"], state["begun"])
+    def load_state_dict(self, state: dict[str, Any], folder: Path) -> None:
+        """Begins the matches of a snapshot again. folder: the run's, which may be a copy of the one in the snapshot."""
+        if state and (path := checkpoint.path_of(folder, state["step"])).exists():
+            self.start(path, state["step"], state["begun"])
 
     def poll_results(self, wait: bool = False) -> dict[str, float] | None:
         """Prints and charts what the matches showed, if they are over, and returns the charts' numbers; None where they

@@ -203,7 +203,8 @@ class Run:
                 self.selfplay.load_state_dict(start.run["games"])
             elif then != settings:
                 self.signals.log("games in progress start anew under the new settings")
-        distributed.on_rank0(self.background_matches.load_state_dict, start.run.get("background_matches", {}))
+        matches = start.run.get("background_matches", {})
+        distributed.on_rank0(self.background_matches.load_state_dict, matches, self.directory)
 
     def _bootstrap_random_games(self) -> None:
         """Plays the random games that a run begins with, and learns from them. The value head learns from them which
@@ -268,11 +269,15 @@ class Run:
         if why:
             print(f"self-play: {why}", flush=True)
         by_iterations = settings.iterations, "iterations", self.state.iterations
-        by_time = settings.minutes, "min", self.state.seconds / 60
+        by_time = settings.minutes, "min", self._minutes()  # those of the set-up among them
         line = Progress(run.name, *(by_time if settings.minutes else by_iterations))
         if len(self.replay) < (least := limits.least_samples(self.config)):
             line.note(f"training starts when there are {least:,} samples (replay.min_window)")
         return line
+
+    def _minutes(self) -> float:
+        """Returns the minutes that the run has taken up to now, all of its processes together."""
+        return (self.state.seconds + time.monotonic() - self._clock) / 60
 
     def _progress(self) -> float:
         """Returns how much of the run is over, 0 to 1; 0 for a run without an end."""
@@ -298,10 +303,10 @@ class Run:
         if collected is not None:
             games = len(collected.lengths)
             shown.part = 0.5 * min(1.0, games / distributed.local_count(settings.games_per_iteration))
-        minutes = (self.state.seconds + time.monotonic() - self._clock) / 60
         amounts = {"games": shown.games + games * distributed.world_size()}
         amounts["samples"] = self.trainer.samples - shown.first_sample
-        self._line.update(minutes if settings.minutes else self.state.iterations + shown.part, amounts, **shown.values)
+        done = self._minutes() if settings.minutes else self.state.iterations + shown.part
+        self._line.update(done, amounts, **shown.values)
 
     def _run_iteration(self) -> None:
         """Plays, learns and charts once, and saves a checkpoint when one is due. Resumes a snapshot's iteration."""
