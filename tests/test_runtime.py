@@ -206,7 +206,7 @@ def test_what_a_snapshot_counts_survives_a_power_cut(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("max_bytes", [0, 1])
 def test_resume_drops_what_comes_again(max_bytes: int, tmp_path: Path) -> None:
-    """Also of lines that were trimmed since, which a rollback to an older checkpoint finds shorter than it left them."""
+    """Also of lines that were trimmed since, where a rollback to an older checkpoint finds them shorter."""
     sizes = None
     with Telemetry(tmp_path) as telemetry:
         for step in range(1, 9):

@@ -482,9 +482,7 @@ class Run:
         judged = self.state.players, self.background_matches.step, shown, *of_gate
         if (players := distributed.broadcast_from_rank0(apply_gate, *judged)) != self.state.players:
             self.state.players = players
-            self.signals.snapshot_requested = (
-                True  # else a snapshot could name a removed file, see `limits.remove_old_files`
-            )
+            self.signals.snapshot_requested = True  # so that none names a file of `limits.remove_old_files`
             self.selfplay.set_network(*self._player())
             if self.inbox:
                 self._save()

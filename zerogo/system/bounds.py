@@ -98,10 +98,7 @@ def open_archive(file: BinaryIO, where: str) -> zipfile.ZipFile:
     return archive
 
 
-SHIPPED, WITH_SHIPPED = (
-    Path(__file__).parents[1],
-    ("configs", "checkpoints"),
-)  # folders of it that come with the package
+SHIPPED, WITH_SHIPPED = Path(__file__).parents[1], ("configs", "checkpoints")  # folders of it that come with it
 MOST_NEIGHBOURS = 10
 
 

@@ -304,9 +304,7 @@ def write_atomically(path: str | Path, writer: Callable[[BinaryIO], Any], keep_s
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        why = (
-            error.__context__ if isinstance(error, RuntimeError) else error
-        )  # torch raises one for what a disk refuses
+        why = error.__context__ if isinstance(error, RuntimeError) else error  # torch's for what a disk refuses
         if isinstance(why, OSError):
             raise OSError(why.errno, why.strerror, str(path)) from None
         raise
