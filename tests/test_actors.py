@@ -123,7 +123,7 @@ def test_a_shard_is_taken_once_and_goes_when_two_snapshots_have_it(begun: Path, 
     assert box.take(other, 100, 1) == games[1]
     box.after_snapshot()
     box.after_snapshot()
-    assert not shards(run) and not box.taken and box.last == {second.name[:12]: 1}
+    assert not shards(run) and not box.external and box.last == {second.name[:12]: 1}
     # What comes back then, or under another number, is not learned again.
     for path in (first, second.with_name(second.name.replace("-00000001-", "-00000002-"))):
         shutil.copy(begun / "tiny" / actors.FOLDER / (first if path == first else second).name, path)

@@ -176,40 +176,40 @@ SIDES = ((0, -1), (0, 1), (-1, 0), (1, 0))
 CORNERS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
-def eyes(own: Tensor, on_board: Tensor) -> Tensor:
+def eyes(stones: Tensor, on_board: Tensor) -> Tensor:
     """Returns the eyes of a colour: its stones and the points on the board int32 [B, N] -> int32 [B, N].
 
     An eye is an empty point whose neighbours all hold own stones, and at least three of its four diagonals; at the edge
     all of them. What lies off the board counts as own. The point itself may be occupied: callers leave those out."""
-    around, here, edge = _around(own, on_board)
+    around, here, edge = _around(stones, on_board)
     return (_fits(around, edge) & ~here) >> 1
 
 
-def eye_makers(own: Tensor, empty: Tensor, on_board: Tensor) -> Tensor:
+def eye_makers(stones: Tensor, empty: Tensor, on_board: Tensor) -> Tensor:
     """Returns the empty points where a stone of that colour makes an eye of one of the eight points around it: int32
     [B, N] each -> int32 [B, N].
 
     Neither what the stone captures nor whether it may be played is asked."""
-    n = own.shape[-1]
-    around, here, edge = _around(own, on_board)
+    n = stones.shape[-1]
+    around, here, edge = _around(stones, on_board)
     wanting = (empty << 1) & ~(_fits(around, edge) & ~here)
-    makers = torch.zeros_like(own)
+    makers = torch.zeros_like(stones)
     for index, (down, right) in enumerate(SIDES + CORNERS):
-        filled = [*around[:index], torch.full_like(own, -1), *around[index + 1 :]]
+        filled = [*around[:index], torch.full_like(stones, -1), *around[index + 1 :]]
         made = (_fits(filled, edge) & wanting) >> 1
         made = torch.nn.functional.pad(made, (1, 1))[..., 1 - down : 1 - down + n]
         makers |= made << 1 if right > 0 else made >> 1 if right < 0 else made
     return makers & empty
 
 
-def _around(own: Tensor, on_board: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
+def _around(stones: Tensor, on_board: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
     """Returns for each of SIDES and CORNERS the points whose neighbour there is own or off the board, the points that
     are own or off the board themselves, and the points at the edge: int32 [B, N] each.
 
     All bits are shifted up by one, so that the border on the left has a place."""
-    n = own.shape[-1]
+    n = stones.shape[-1]
     outside = ~torch.nn.functional.pad(on_board << 1, (1, 1))
-    solid = torch.nn.functional.pad(own << 1, (1, 1)) | outside
+    solid = torch.nn.functional.pad(stones << 1, (1, 1)) | outside
     shifted = {-1: solid << 1, 0: solid, 1: solid >> 1}
     around = [shifted[right][..., 1 + down : 1 + down + n] for down, right in SIDES + CORNERS]
     middle = outside[..., 1 : n + 1]

@@ -79,9 +79,9 @@ def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, 
     By floods alone, for all strings at once: a string has one liberty exactly if, for every bit of the liberties'
     indices, it does not touch both a liberty with that bit and one without."""
     with_bit, empty = _index_bits(black.shape[-1], black.device), (on_board & ~(black | white)).unsqueeze(1)
-    beside = flood.neighbours(torch.cat([empty & with_bit, empty & ~with_bit], dim=1))
-    colours = [stones.unsqueeze(1).expand_as(beside) for stones in (black, white)]
-    ones, zeros = (flood.flood(beside, colours[0]) | flood.flood(beside, colours[1])).split(len(with_bit), dim=1)
+    seeds = flood.neighbours(torch.cat([empty & with_bit, empty & ~with_bit], dim=1))
+    colours = [stones.unsqueeze(1).expand_as(seeds) for stones in (black, white)]
+    ones, zeros = (flood.flood(seeds, colours[0]) | flood.flood(seeds, colours[1])).split(len(with_bit), dim=1)
     has_two, has_some = _union(ones & zeros), _union(ones | zeros)
     stones = black | white
     return stones & has_some & ~has_two, stones & ~has_some
@@ -100,9 +100,9 @@ def legal_rows(position: Position, on_board: Tensor, suicide: Tensor | None) -> 
 
     suicide: bool [B], None where no game allows it. A point is legal if a neighbour is empty, an own string with
     another liberty, or an opponent's string in atari, and it is not banned by ko."""
-    own, opponent = own_and_opponent(position)
-    empty = on_board & ~(own | opponent)
-    legal = flood.neighbours(empty | (own & ~position.atari) | (opponent & position.atari))
+    own_stones, opponent = own_and_opponent(position)
+    empty = on_board & ~(own_stones | opponent)
+    legal = flood.neighbours(empty | (own_stones & ~position.atari) | (opponent & position.atari))
     if suicide is not None:
         legal = torch.where(suicide.unsqueeze(-1), -1, legal)
     legal = legal & empty & ~flood.points_to_rows(position.ko.to(torch.int64), position.board_size)
@@ -117,28 +117,28 @@ def play(
 
     cap: int32 [B], a game is finished at this ply. Two passes in a row finish it too. Finished games stay as they are.
     """
-    own, opponent = own_and_opponent(position)
+    own_stones, opponent = own_and_opponent(position)
     place = flood.points_to_rows(torch.where(position.finished, -1, actions), position.board_size)
-    own = own | place
-    strings = _touched_strings(place, own, opponent)
+    own_stones = own_stones | place
+    strings = _touched_strings(place, own_stones, opponent)
     is_captured = ((strings & position.atari.unsqueeze(1)) != 0).any(-1)
     is_captured[:, 0] = False
     string, captured = strings[:, 0], _union(torch.where(is_captured.unsqueeze(-1), strings, 0))
     opponent = opponent & ~captured
-    empty = on_board & ~(own | opponent)
-    lost = torch.zeros_like(own)
+    empty = on_board & ~(own_stones | opponent)
+    lost = torch.zeros_like(own_stones)
     if suicide is not None:
         is_dead = suicide & ((flood.neighbours(string) & empty) == 0).all(-1)
         lost = torch.where(is_dead.unsqueeze(-1), string, 0)
     has_one_liberty = flood.has_one_point(flood.neighbours(strings) & (empty | lost).unsqueeze(1)) & ~is_captured
     in_atari = _union(torch.where(has_one_liberty.unsqueeze(-1), strings, 0))
     # Strings in atari beside removed stones have now two liberties or more, their last one and a new one.
-    relieved = _strings_beside(captured, own & position.atari)
+    relieved = _strings_beside(captured, own_stones & position.atari)
     if suicide is not None:
         relieved |= _strings_beside(lost, opponent & position.atari)
-    own = own & ~lost
-    atari = ((position.atari & ~(relieved | string)) | in_atari) & (own | opponent)
-    after, removed = _after(position, actions, own, opponent, atari, captured, lost)
+    own_stones = own_stones & ~lost
+    atari = ((position.atari & ~(relieved | string)) | in_atari) & (own_stones | opponent)
+    after, removed = _after(position, actions, own_stones, opponent, atari, captured, lost)
     return replace(after, finished=after.finished | (after.passes >= 2) | (after.ply >= cap)), removed
 
 
@@ -150,13 +150,13 @@ def _union(planes: Tensor) -> Tensor:
     return union
 
 
-def _touched_strings(place: Tensor, own: Tensor, opponent: Tensor) -> Tensor:
+def _touched_strings(place: Tensor, own_stones: Tensor, opponent: Tensor) -> Tensor:
     """Returns the placed stone's own string, then the opponent's on its left, right, upper and lower side, empty where
     there is none: int32 [B, N] -> int32 [B, 5, N]."""
     above, below = torch.zeros_like(place), torch.zeros_like(place)
     above[:, :-1], below[:, 1:] = place[:, 1:], place[:, :-1]
     seeds = torch.stack([place, place >> 1, place << 1, above, below], dim=1)
-    return flood.flood(seeds, torch.stack([own, *[opponent] * 4], dim=1))
+    return flood.flood(seeds, torch.stack([own_stones, *[opponent] * 4], dim=1))
 
 
 def _strings_beside(removed: Tensor, stones: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ def _strings_beside(removed: Tensor, stones: Tensor) -> Tensor:
 
 
 def _after(
-    before: Position, actions: Tensor, own: Tensor, opponent: Tensor, atari: Tensor, captured: Tensor, lost: Tensor
+    before: Position, actions: Tensor, own_rows: Tensor, opponent: Tensor, atari: Tensor, captured: Tensor, lost: Tensor
 ) -> tuple[Position, Tensor]:
     """Puts the position together: colours, ko, hash, captures and counters.
 
@@ -179,14 +179,14 @@ def _after(
     keys = point_keys(before.board_size, before.device)
     placed_key = torch.where(goes_on, keys[actions + torch.where(is_black, 0, pass_action + 1)], 0)
     removed_key = hash_rows(removed, torch.where(is_black ^ is_taken, 0, 1))
-    lone = flood.points_to_rows(actions, before.board_size) & atari & ~flood.neighbours(own)
+    lone = flood.points_to_rows(actions, before.board_size) & atari & ~flood.neighbours(own_rows)
     is_ko = is_taken & (number == 1) & (lone != 0).any(-1)
     ko = torch.where(is_ko, flood.first_point(removed), -1).to(torch.int16)
     is_pass = actions >= pass_action
     passes = torch.where(goes_on, torch.where(is_pass, before.passes + 1, 0), before.passes).to(torch.int8)
     after = Position(
-        black=torch.where(by_colour, own, opponent),
-        white=torch.where(by_colour, opponent, own),
+        black=torch.where(by_colour, own_rows, opponent),
+        white=torch.where(by_colour, opponent, own_rows),
         atari=atari,
         to_play=torch.where(goes_on, 3 - before.to_play, before.to_play),
         passes=passes,

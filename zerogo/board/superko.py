@@ -127,18 +127,18 @@ def _repeating_rows(state: State, suicides: Tensor) -> Tensor:
     table = point_keys(board_size, state.device).view(2, -1)[:, :-1]
     keys = torch.where(stones == 1, table[0], torch.where(stones == 2, table[1], 0))
     string_key = _xor_by_label(keys, labels)
-    own, opponent = (flood.unpack_rows(rows).flatten(1) for rows in own_and_opponent(state))
+    own_stones, opponent = (flood.unpack_rows(rows).flatten(1) for rows in own_and_opponent(state))
     atari = flood.unpack_rows(state.atari).flatten(1)
     own_key = torch.where((state.to_play == BLACK).unsqueeze(1), table[0], table[1])
     captured_keys = _xor_beside(string_key, labels, opponent & atari, board_size)
     after = state.hash.unsqueeze(1) ^ own_key ^ captured_keys
     if state.suicide is not None:
-        removed = _xor_beside(string_key, labels, own, board_size)
+        removed = _xor_beside(string_key, labels, own_stones, board_size)
         after = torch.where(flood.unpack_rows(suicides).flatten(1), state.hash.unsqueeze(1) ^ removed, after)
     # Under situational superko only positions with the same side to move may not be repeated.
-    same_side = ((torch.arange(state.seen.shape[1], device=own.device) + state.ply.unsqueeze(1)) & 1) == 1
+    same_side = ((torch.arange(state.seen.shape[1], device=own_stones.device) + state.ply.unsqueeze(1)) & 1) == 1
     relevant = torch.where(same_side | (state.rules.superko != SITUATIONAL).unsqueeze(1), state.seen, NOT_SEEN)
-    repeats = torch.zeros_like(own)
+    repeats = torch.zeros_like(own_stones)
     for seen in relevant.split(HISTORY_CHUNK, dim=1):
         repeats |= (after.unsqueeze(2) == seen.unsqueeze(1)).any(2)
     return flood.pack_rows(repeats.unflatten(1, (board_size, board_size)))

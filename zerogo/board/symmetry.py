@@ -88,6 +88,6 @@ def _own_table(board_size: int, device: torch.device) -> Tensor:
         stays = torch.arange(board_size * board_size + 1).repeat(board_size + 1, NUM_SYMMETRIES, 1)
         for size in range(1, board_size + 1):
             corner = stays[size, :, :-1].view(NUM_SYMMETRIES, board_size, board_size)[:, :size, :size]
-            own = action_table(size)[:, :-1].view(NUM_SYMMETRIES, size, size)
-            corner.copy_(own // size * board_size + own % size)
+            points = action_table(size)[:, :-1].view(NUM_SYMMETRIES, size, size)
+            corner.copy_(points // size * board_size + points % size)
         return stays.to(device)

@@ -90,10 +90,10 @@ def _ko(stones: Tensor, before: Tensor, move: Tensor, on_board: Tensor) -> Tenso
     """Returns the points that the simple ko rule bans after a move, -1 for none: stones after and before it int32
     [B, 2, N], move int16 [B] -> int16 [B]."""
     placed = flood.points_to_rows(move.to(torch.int64), on_board.shape[1])
-    own = torch.where((stones & placed.unsqueeze(1)).any(2, keepdim=True), stones, 0).sum(1, dtype=torch.int32)
+    own_stones = torch.where((stones & placed.unsqueeze(1)).any(2, keepdim=True), stones, 0).sum(1, dtype=torch.int32)
     captured, near = (before & ~stones).sum(1, dtype=torch.int32), flood.neighbours(placed)
     empty = on_board & ~(stones[:, 0] | stones[:, 1])
-    is_lone = (placed & own).any(1) & ~(near & own).any(1) & ((near & empty) == captured).all(1)
+    is_lone = (placed & own_stones).any(1) & ~(near & own_stones).any(1) & ((near & empty) == captured).all(1)
     return torch.where(is_lone & (flood.count(captured) == 1), flood.first_point(captured), -1).to(torch.int16)
 
 
@@ -105,8 +105,8 @@ def ladders_of(view: View, side: int) -> Tensor:
 
 def bans(view: View) -> Tensor:
     """Returns the points banned by ko or superko, but not a single stone's suicide, which KataGo never allows."""
-    own, opponent = view.sides
-    alive = flood.neighbours(view.empty | own | (opponent & view.with_atari.atari))
+    own_stones, opponent = view.sides
+    alive = flood.neighbours(view.empty | own_stones | (opponent & view.with_atari.atari))
     return as_planes((view.ko | view.repeats) & alive)
 
 
@@ -144,17 +144,17 @@ def scaled_edge_distance(view: View) -> Tensor:
 
 def rules(view: View) -> Tensor:
     """Returns what `RULES` names, each on a plane of its own."""
-    state, told = view.state, view.state.rules
-    told = [
+    state, of_game = view.state, view.state.rules
+    values = [
         own_komi(view) / 15,
-        told.suicide,
-        *(told.superko == kind for kind in (POSITIONAL, SITUATIONAL, SIMPLE)),
-        told.scoring == AREA,
-        told.scoring != AREA,
+        of_game.suicide,
+        *(of_game.superko == kind for kind in (POSITIONAL, SITUATIONAL, SIMPLE)),
+        of_game.scoring == AREA,
+        of_game.scoring != AREA,
         view.is_black ^ (state.ply % 2 == 0),  # White began
         state.passes > 0,
     ]
-    numbers = torch.stack([number.to(torch.float32) for number in told], dim=1)
+    numbers = torch.stack([number.to(torch.float32) for number in values], dim=1)
     return numbers[:, None, None, :] * flood.unpack_rows(state.on_board).unsqueeze(-1)
 
 
@@ -198,7 +198,7 @@ def katago_rules(view: View) -> Tensor:
     """Returns KataGo's global inputs 6 to 17; what zerogo's rules do not have is 0."""
     state, superko = view.state, view.state.rules.superko
     none = torch.zeros_like(state.rules.komi)
-    told = {
+    values = {
         "superko": superko != SIMPLE,
         "positional +0.5, situational -0.5": (superko == POSITIONAL) * 0.5 - (superko == SITUATIONAL) * 0.5,
         "suicide": state.rules.suicide,
@@ -206,7 +206,7 @@ def katago_rules(view: View) -> Tensor:
         "seki tax": state.rules.scoring != AREA,
         "a pass ends the game": (state.passes > 0) & ~state.finished,
     }
-    return torch.stack([told.get(name, none).to(torch.float32) for name in KATAGO_RULES], dim=1)
+    return torch.stack([values.get(name, none).to(torch.float32) for name in KATAGO_RULES], dim=1)
 
 
 # The 3x3 pattern around a point, in three classes: the patterns of MoGo (Gelly, Wang, Munos, Teytaud, "Modification of
@@ -234,17 +234,17 @@ SWAPPED = str.maketrans("XOxo", "OXox")
 AROUND = [point for point in range(9) if point != 4]  # of the 3x3 points, row by row
 
 
-def pattern_classes(own: Tensor, opponent: Tensor, on_board: Tensor) -> Tensor:
+def pattern_classes(own_stones: Tensor, opponent: Tensor, on_board: Tensor) -> Tensor:
     """Returns the class of the surroundings of each point, 1 to 3 in the order of `CLASSES`, 0 for none: uint8 [B, N,
     N] (0 or 1) three times -> uint8 [B, N, N]."""
-    n = own.shape[-1]
-    what = OFF * (1 - on_board) + X * own + O * opponent
+    n = own_stones.shape[-1]
+    what = OFF * (1 - on_board) + X * own_stones + O * opponent
     padded = torch.nn.functional.pad(what, (1, 1, 1, 1), value=OFF).to(torch.int32)
     code = torch.zeros_like(padded[:, :n, :n])
     for place, point in enumerate(AROUND):
         row, column = divmod(point, 3)
         code |= padded[:, row : row + n, column : column + n] << (2 * place)
-    return _table(own.device).index_select(0, code.flatten()).view_as(own)
+    return _table(own_stones.device).index_select(0, code.flatten()).view_as(own_stones)
 
 
 @cache

@@ -50,10 +50,10 @@ class Ladders(NamedTuple):
     given_up: Tensor
 
 
-def read_tactics(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tactics:
-    """Returns the tactics of B positions from bit rows int32 [B, N]: own, opponent: stones of the side to move and of
+def read_tactics(own_stones: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tactics:
+    """Returns the tactics of B positions from bit rows int32 [B, N]: own_stones, opponent: of the side to move and of
     the other; legal: where the side to move may play."""
-    return Tactics(*_read("tactics", own, opponent, on_board, legal))
+    return Tactics(*_read("tactics", own_stones, opponent, on_board, legal))
 
 
 def read_ladders(

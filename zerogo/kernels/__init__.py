@@ -106,8 +106,8 @@ def _try_triton() -> None:
     triton.runtime.driver.active.get_current_target()
     capability = torch.cuda.get_device_capability()
     if capability < OLDEST:
-        found, least = (".".join(map(str, version)) for version in (capability, OLDEST))
-        raise RuntimeError(f"the GPU has compute capability {found}, and Triton needs {least} or more")
+        actual, needed = (".".join(map(str, version)) for version in (capability, OLDEST))
+        raise RuntimeError(f"the GPU has compute capability {actual}, and Triton needs {needed} or more")
 
 
 def choose(kernels: str) -> None:
@@ -164,13 +164,13 @@ def cache_folder() -> Path | None:
     sources, or where those can't be written in the user's cache or among temporary files, or in the one that
     NUMBA_CACHE_DIR names; None where nothing can be written. It is named after the sources. Of those of other sources,
     which another installed version may use, the ones used last stay (`KEPT_FOLDERS`)."""
-    asked, digest = os.environ.get("NUMBA_CACHE_DIR"), source_digest("cpu")
+    named_folder, digest = os.environ.get("NUMBA_CACHE_DIR"), source_digest("cpu")
     usual = [PACKAGE / "kernels" / "cpu" / "__pycache__"]
     with contextlib.suppress(RuntimeError):  # a user without a home
         usual.append(Path("~/.cache/zerogo").expanduser())
     # Numba's files are code, so nobody else may have made the folder among temporary files.
     usual.append(Path(tempfile.gettempdir(), f"zerogo-{os.getuid()}"))
-    for home in [Path(asked)] if asked else usual:
+    for home in [Path(named_folder)] if named_folder else usual:
         folder = home / f"zerogo-kernels-{digest}"
         is_new = not folder.exists()
         try:

@@ -40,7 +40,7 @@ Leaves = namedtuple("Leaves", (*SELECTED, *LANDED, "prior", "value", "score"))
 Path = namedtuple("Path", "game_index path depth words actions")
 GAME_FIELDS = ("on_board", "cap", "ply", "seen", "links", "recent", "moves")
 Games = namedtuple("Games", (*GAME_FIELDS, "superko", "komi", "suicide"))
-Found = namedtuple("Found", "words legal result repeats recent moves")
+LeafFields = namedtuple("LeafFields", "words legal result repeats recent moves")
 
 
 def fields_of(kind: type, source: Any) -> Any:
@@ -50,7 +50,7 @@ def fields_of(kind: type, source: Any) -> Any:
     return kind(*((tensors[0] if tensor is None else tensor).contiguous() for tensor in tensors))
 
 
-def leaf_fields(states: Any, path: Any, words: Tensor) -> tuple[Path, Games, Found, PositionFields]:
+def leaf_fields(states: Any, path: Any, words: Tensor) -> tuple[Path, Games, LeafFields, PositionFields]:
     """Returns what `step_leaves` reads beside the parents (int32 [K, W]), and room for all that it finds: words int32
     [K, W], legal bool [K, A] but for superko, result float32 [K], the side to move's by area, 0 where the game goes on,
     repeats bool [K], the move was illegal, recent int32 [K, 7, 2, N], moves int16 [K, 5], and the positions' fields.
@@ -58,16 +58,16 @@ def leaf_fields(states: Any, path: Any, words: Tensor) -> tuple[Path, Games, Fou
     states: `board.State`. path: `search.game.SearchPath`."""
     number, rules = len(words), states.rules
     history = [getattr(states, name) for name in GAME_FIELDS]
-    games = Games(*(given.contiguous() for given in (*history, rules.superko, rules.komi, rules.suicide)))
+    games = Games(*(tensor.contiguous() for tensor in (*history, rules.superko, rules.komi, rules.suicide)))
 
     def room(like: Tensor) -> Tensor:
         return torch.empty(number, *like.shape[1:], dtype=like.dtype, device=like.device)
 
     legal = torch.empty(number, states.board_size**2 + 1, dtype=torch.bool, device=words.device)
     past = room(states.recent), room(states.moves)
-    found = Found(torch.empty_like(words), legal, room(rules.komi), room(states.finished), *past)
+    leaves = LeafFields(torch.empty_like(words), legal, room(rules.komi), room(states.finished), *past)
     after = PositionFields(*(room(getattr(states, name)) for name in PositionFields._fields))
-    return fields_of(Path, path), games, found, after
+    return fields_of(Path, path), games, leaves, after
 
 
 def tries(leaves: int) -> int:

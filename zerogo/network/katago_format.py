@@ -270,8 +270,8 @@ def _header(file: Stream, net: KataGoNetwork) -> None:
     file.version = header["version"] = file.whole(header.get("version"), VERSIONS[0], VERSIONS[-1])
     file.whole(PLANES, PLANES, PLANES)
     file.whole(GLOBALS, GLOBALS, GLOBALS)
-    told = header.get("multipliers", MULTIPLIERS)
-    header["multipliers"] = tuple(map(file.real, told)) if file.version >= 13 else MULTIPLIERS
+    multipliers = header.get("multipliers", MULTIPLIERS)
+    header["multipliers"] = tuple(map(file.real, multipliers)) if file.version >= 13 else MULTIPLIERS
     header.setdefault("as_if_suicide", 0)
     if file.version >= 15:
         if file.whole(0, 0, 1):

@@ -335,9 +335,9 @@ class InferenceNetwork:
         read them there, stay good."""
         new = network.playing_copy(self.device, self.dtype, self.heads)
         torch._foreach_copy_(_weights(self.network), _weights(new))
-        for own, other in zip(self.network.modules(), new.modules(), strict=True):
-            if isinstance(own, FusedConv) and own.in_one_step:
-                own.packed = other.packed  # in oneDNN's own layout; only the CPU has it, where nothing is captured
+        for layer, new_layer in zip(self.network.modules(), new.modules(), strict=True):
+            if isinstance(layer, FusedConv) and layer.in_one_step:  # on a CPU, where no graph is captured
+                layer.packed = new_layer.packed  # in oneDNN's own layout
 
 
 def _weights(playing: Network) -> list[Tensor]:

@@ -96,13 +96,13 @@ class Inbox:
 
     def __init__(self, directory: Path, config: Config, encoder: str, state: RunState, signals: Signals) -> None:
         self.directory, self.config = make_directory(directory / FOLDER), config
-        self.taken, self.last, self._in_last_snapshot = state.external, state.actors, set()
+        self.external, self.last, self._in_last_snapshot = state.external, state.actors, set()
         self._origin, self._signals, self._quiet_since = {"run": state.begun, "encoder": encoder}, signals, 0.0
         self._unread: set[str] = set()  # shards of which it was said
         self._since = time.monotonic()  # the end of the last iteration's games
 
     def has_news(self, players: list[int]) -> bool:
-        """Whether actors have no checkpoint yet, or one of other settings or players (`rating`) than the run has."""
+        """Whether actors have no checkpoint yet, or one of other settings or players (`matches`) than the run has."""
         newest = checkpoints.newest(self.directory.parent)
         if newest is None:
             return True
@@ -143,7 +143,7 @@ class Inbox:
         number, newest, held = 0, checkpoints.paths(self.directory.parent)[-1:], set()
         step = max([1, step, *(int(checkpoints.NAME.fullmatch(path.name)[1]) for path in newest)])
         for shard in waiting(self.directory):
-            if shard.name in self.taken or shard.actor in held:
+            if shard.name in self.external or shard.actor in held:
                 continue
             try:
                 samples, games, records = self._read(shard, step)
@@ -168,7 +168,7 @@ class Inbox:
         return number
 
     def _note_taken(self, shard: Waiting) -> None:
-        self.taken.append(shard.name)
+        self.external.append(shard.name)
         self.last.pop(shard.actor, None)  # those heard of last stand last
         self.last[shard.actor] = shard.number
         for actor in list(self.last)[:-MOST_ACTORS]:
@@ -196,8 +196,8 @@ class Inbox:
                 with contextlib.suppress(OSError):  # it is tried again
                     shard.path.unlink()
         left = {shard.name for shard in waiting(self.directory)}
-        self.taken[:] = [name for name in self.taken if name in left or name not in self._in_last_snapshot]
-        self._in_last_snapshot = set(self.taken)
+        self.external[:] = [name for name in self.external if name in left or name not in self._in_last_snapshot]
+        self._in_last_snapshot = set(self.external)
         with contextlib.suppress(OSError):
             for path in self.directory.glob(".*.tmp"):
                 if time.time() - path.stat().st_mtime > LEFTOVER:
@@ -271,7 +271,7 @@ def _of_games(games: dict[str, Any], samples: Samples, count: int) -> str:
 
 
 def _as_record(game: FinishedGame) -> list[Any]:
-    """Returns a game for SGF as a shard has it, see `RECORDS`."""
+    """Returns a game for SGF as a shard has it, see `ABOUT`."""
     rules = [getattr(game.rules, name) for name in RULES]
     rules[2:] = SUPERKO.index(rules[2]), int(rules[3]), SCORING.index(rules[4])
     moves, values = " ".join(map(str, game.moves)), " ".join(f"{value:.3f}" for value in game.root_values)

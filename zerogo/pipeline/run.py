@@ -286,13 +286,14 @@ class Run:
         by_iterations = self.state.iterations / settings.iterations if settings.iterations else 0.0
         return min(1.0, max(by_time, by_iterations))
 
-    def _sync_ranks(self, asked: bool = False) -> bool:
+    def _sync_ranks(self, request: bool = False) -> bool:
         """Returns whether a snapshot or an exit was requested on any rank. Collective call: synchronises the clock
         (rank 0's), the next game id, and the number of training steps until the next call."""
         now, used = time.monotonic(), 0 if self.selfplay is None else self.selfplay.next_game
         passed = now - self._clock if distributed.is_rank0() else 0.0
         steps = RANK_SYNC_SECONDS / self._step_seconds if distributed.is_rank0() and self._step_seconds else 1.0
-        seconds, used, steps, is_asked = distributed.all_reduce_max([self.state.seconds + passed, used, steps, asked])
+        seconds = self.state.seconds + passed
+        seconds, used, steps, is_asked = distributed.all_reduce_max([seconds, used, steps, request])
         self.state.seconds, self._clock, self._next_game = seconds, now, int(used)
         self._steps_together = min(MOST_STEPS, max(1, int(steps))) if distributed.world_size() > 1 else 1
         return bool(is_asked)

@@ -106,9 +106,9 @@ def of_samples(samples: Samples) -> dict[str, float]:
     komi = torch.where(samples.to_play == board.BLACK, -samples.komi, samples.komi)
     owned = samples.ownership.to(torch.float32).sum((1, 2)) + komi
     numbers = {
-        "target_on_illegal_moves": _most(illegal[learned]),
-        "ownership_less_score": _most((owned - samples.score).abs()[is_known]),
-        "value_less_ownership": _most((samples.value - owned.sign()).abs()[is_known]),
+        "target_on_illegal_moves": _maximum(illegal[learned]),
+        "ownership_less_score": _maximum((owned - samples.score).abs()[is_known]),
+        "value_less_ownership": _maximum((samples.value - owned.sign()).abs()[is_known]),
     }
     points = samples.size.to(torch.float32) ** 2
     filled = (state.stones != 0).sum((1, 2)) / points
@@ -163,7 +163,7 @@ def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
         if evaluation.ownership is not None:
             agrees = evaluation.ownership.cpu() * owners * sign > 0
             owner_shares.append(_share(agrees[(owners != 0) & decided.view(-1, 1, 1)]))
-    return {"value_of_decided": _least(value_shares), "ownership_of_decided": _least(owner_shares)}
+    return {"value_of_decided": _minimum(value_shares), "ownership_of_decided": _minimum(owner_shares)}
 
 
 def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
@@ -173,7 +173,7 @@ def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
     size = None if state.rules.same_size else state.rules.size
     stones = symmetry.transform_planes(state.stones, batch.symmetry, size).to(targets.policy.device)
     on_stones = (targets.policy[:, :-1] * (stones != 0).flatten(1)).sum(1)[targets.policy_weight > 0]
-    return _tagged({"target_on_stones": _most(on_stones)})
+    return _tagged({"target_on_stones": _maximum(on_stones)})
 
 
 def of_training(numbers: Mapping[str, float], replay: Replay, player: int, learned: int) -> dict[str, float]:
@@ -199,11 +199,11 @@ def _thinned(samples: Samples, limit: int) -> Samples:
     return samples.map(lambda tensor: tensor[index])
 
 
-def _most(numbers: Tensor) -> float:
+def _maximum(numbers: Tensor) -> float:
     return float(numbers.max()) if len(numbers) else math.nan
 
 
-def _least(shares: list[float]) -> float:
+def _minimum(shares: list[float]) -> float:
     return min(shares) if shares and not any(map(math.isnan, shares)) else math.nan
 
 

@@ -174,13 +174,13 @@ def join_results(results: list[SelfPlayResult]) -> SelfPlayResult:
 
 @dataclass
 class RunState:
-    """What a run is beside its networks, optimiser, samples and games: the counters of its checkpoints.
+    """What a run is besides its networks, optimiser, samples and games: the counters of its checkpoints.
 
-    begun: when the run began [ns since 1970], which tells it from others. seconds: of its processes together.
-    last_checkpoint, last_match: its seconds at the newest checkpoint, and when the newest matches were started whose
-    results are charted. saved: the steps of all checkpoints, removed ones too. players: the steps that the gate has let
-    play, see `rating`. external: shards of actors that are taken in and not yet removed. actors: the number of the last
-    shard that was taken in from each actor."""
+    begun: when the run began [ns since 1970], which tells it from others. seconds: the time of all its processes.
+    last_checkpoint: the run's seconds at the newest checkpoint. last_match: the run's seconds at the start of the
+    newest matches whose results are charted. saved: the steps of all checkpoints, removed ones too. players: the steps
+    that the gate has let play (`matches.apply_gate`). external: the actors' shards that are in the replay and not yet
+    removed. actors: the number of each actor's last shard in the replay."""
 
     begun: int = field(default_factory=time.time_ns)
     seconds: float = 0.0

@@ -94,8 +94,8 @@ class StepGraph:
                 return
             torch._foreach_copy_(self.states.tensors(), roots.tensors())
             if self.repeated_states is not None:
-                for own, root in zip(self.repeated_states.tensors(), self.states.tensors(), strict=True):
-                    own.unflatten(0, (leaves, num_games)).copy_(root)  # into all slots at once
+                for repeated, root in zip(self.repeated_states.tensors(), self.states.tensors(), strict=True):
+                    repeated.unflatten(0, (leaves, num_games)).copy_(root)  # into all slots at once
 
     def _refuse(self, why: str) -> None:
         self.refuses = True

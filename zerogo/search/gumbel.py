@@ -74,14 +74,14 @@ def completed_values(nodes: Nodes) -> Tensor:
     """Returns the moves' values, those without a visit completed by the mixed value of the node: float32 [K, A], the
     node's view.
 
-    v_mix = (own + N * sum(prior * value) / sum(prior)) / (1 + N), the sums over the visited moves and N their visits.
-    Sums are made in float64, so that their order leaves no trace."""
+    v_mix = (node_value + N * sum(prior * value) / sum(prior)) / (1 + N); the sums go over the visited moves, N is the
+    number of their visits. Sums are made in float64, so that their order leaves no trace."""
     is_visited = nodes.visits > 0
     prior = torch.where(is_visited, nodes.prior.clamp(min=TINY), 0.0)
     number = nodes.visits.sum(1)
     total, mass = (numbers.sum(1, dtype=torch.float64).to(torch.float32) for numbers in (prior * nodes.value, prior))
     average = total / mass.clamp(min=TINY)
-    mixed = (nodes.own + number * average) / (1.0 + number)
+    mixed = (nodes.node_value + number * average) / (1.0 + number)
     return torch.where(is_visited, nodes.value, mixed.unsqueeze(1))
 
 

@@ -305,7 +305,7 @@ class Search:
             is_best = new == new.amax(1, keepdim=True)
             action = torch.where(is_best, logits + search_state.gumbel[games], -torch.inf).argmax(1)
             value = (policy * gumbel.completed_values(nodes)).sum(1)
-        value = torch.where(search_state.tree.terminal[games, ROOT], nodes.own, value)
+        value = torch.where(search_state.tree.terminal[games, ROOT], nodes.node_value, value)
         return SearchResult(nodes.visits.to(torch.int32), policy, value, nodes.prior, action, search_state)
 
     def advance(self, search_state: SearchState, games: Tensor, actions: Tensor, states: Any) -> None:

@@ -176,8 +176,8 @@ class Nodes:
     prior: [K, A]. visits: [K, A] of the children, 0 where unvisited. value: [K, A], the children's mean value from the
     node's view, 0 where unvisited. squares: [K, A], the sums of their squared values. is_open: bool [K, A], may be
     chosen. total: [K], the node's visits. mean: [K], its mean value. total_squares: [K], the sum of its squared
-    values. own: [K], its own evaluation. under_way: [K, A], simulations of this step through the children that have
-    no value yet; None is none."""
+    values. node_value: [K], its own evaluation. under_way: [K, A], simulations of this step through the children that
+    have no value yet; None is none."""
 
     prior: Tensor
     visits: Tensor
@@ -187,7 +187,7 @@ class Nodes:
     total: Tensor
     mean: Tensor
     total_squares: Tensor
-    own: Tensor
+    node_value: Tensor
     under_way: Tensor | None = None
 
 
@@ -209,8 +209,8 @@ def nodes_at(
     prior = tree.at("prior", rows) if prior is None else prior
     if under_way is not None:
         under_way = under_way.view(-1).index_select(0, child).view_as(children).to(torch.float32)
-    own = (total, mean, tree.at("square_sum", rows), tree.at("value", rows))
-    return Nodes(prior, visits, value, squares, children != ILLEGAL, *own, under_way), children
+    sums = (total, mean, tree.at("square_sum", rows), tree.at("value", rows))
+    return Nodes(prior, visits, value, squares, children != ILLEGAL, *sums, under_way), children
 
 
 def mean_scores(tree: Tree, rows: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
@@ -218,8 +218,8 @@ def mean_scores(tree: Tree, rows: Tensor, first: Tensor) -> tuple[Tensor, Tensor
     nodes' view: float32 [K] and [K, A]; arguments as `nodes_at`."""
     children = tree.at("children", rows)
     child = (children.clamp(min=NULL_NODE) + first.unsqueeze(1)).view(-1)
-    own, after = (tree.at("score_sum", at) / tree.at("visits", at).clamp(min=1) for at in (rows, child))
-    return own, -after.view_as(children)
+    at_nodes, after = (tree.at("score_sum", at) / tree.at("visits", at).clamp(min=1) for at in (rows, child))
+    return at_nodes, -after.view_as(children)
 
 
 def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor, score: Tensor | None = None) -> None:

@@ -24,8 +24,8 @@ _DRAW = 2  # seed of the playouts' draws
 
 def sparing_rows(position: Position, on_board: Tensor, legal: Tensor) -> Tensor:
     """Returns the legal points that fill no eye of the side to move: legal int32 [B, N] -> int32 [B, N]."""
-    own, _ = own_and_opponent(position)
-    return legal & ~flood.eyes(own, on_board)
+    own_stones, _ = own_and_opponent(position)
+    return legal & ~flood.eyes(own_stones, on_board)
 
 
 def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
@@ -130,11 +130,11 @@ def play_out(state: board.State, keys: Tensor, longest: Tensor) -> tuple[Tensor,
     on_board, cap, begun = state.on_board[parents], position.ply + longest[parents], position.ply
     struck = played = first = torch.zeros_like(on_board)  # struck: suicides that were drawn at this ply
     while not bool(position.finished.all()):
-        own, opponent = own_and_opponent(position)
+        own_stones, opponent = own_and_opponent(position)
         ko = flood.points_to_rows(position.ko.to(torch.int64), position.board_size)
         keys = keys + rng.GOLDEN  # the next number of each key, as of `rng.split`
-        points = flood.unpack_rows(on_board & ~(own | opponent | struck | ko | flood.eyes(own, on_board))).flatten(1)
-        until = points.cumsum(1)
+        struck_out = own_stones | opponent | struck | ko | flood.eyes(own_stones, on_board)
+        until = flood.unpack_rows(on_board & ~struck_out).flatten(1).cumsum(1)
         rank = (((rng.mix(keys) >> 40) & 0xFFFFFF) * until[:, -1]) >> 24
         actions = (until <= rank.unsqueeze(1)).sum(1)
         place = flood.points_to_rows(actions, position.board_size)

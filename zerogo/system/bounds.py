@@ -98,7 +98,7 @@ def open_archive(file: BinaryIO, where: str) -> zipfile.ZipFile:
     return archive
 
 
-SHIPPED, WITH_SHIPPED = Path(__file__).parents[1], ("configs", "checkpoints")  # folders of it that come with it
+SHIPPED, WITH_SHIPPED = Path(__file__).parents[1], ("configs", "checkpoints")  # the package, and its folders of files
 MOST_NEIGHBOURS = 10
 
 

@@ -32,11 +32,10 @@ def tune(config: Config, device: torch.device, earlier: str = "") -> torch.dtype
     that of rank 0. earlier: what this run has picked on such a device before. Raises InputError where a rank lacks
     it."""
     size = config.game.largest_size
-    by_kind = _kernel_questions(device, size).values()
-    asked = [question for questions in by_kind for question in questions]
+    questions = [question for of_kind in _kernel_questions(device, size).values() for question in of_kind]
     if config.run.precision != "float32":
-        asked.append(_precision_question(config, device))
-    ask(asked, device)
+        questions.append(_precision_question(config, device))
+    ask(questions, device)
     prove_kernels(device, size)
     dtype = distributed.broadcast_from_rank0(pick_dtype, config.run.precision, device, config, earlier)
     return distributed.run_and_sync_errors(pick_dtype, str(dtype).removeprefix("torch."), device, config)

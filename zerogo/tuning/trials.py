@@ -80,10 +80,12 @@ class Table:
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
         """Returns priors, values and scores."""
         legal = board.legal_actions(state) if legal is None else legal
-        own = rng.key(5, state.hash, state.to_play, state.passes)
-        weight = ((rng.key(own.unsqueeze(1), own_actions(state.rules.size, state.board_size)) & 0xFFF) + 1) * legal
+        seed = rng.key(5, state.hash, state.to_play, state.passes)
+        actions = own_actions(state.rules.size, state.board_size)
+        weight = ((rng.key(seed.unsqueeze(1), actions) & 0xFFF) + 1) * legal
         prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
-        value, score = ((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5, ((own >> 40) & 0x7F).to(torch.float32) - 60
+        value = ((seed >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5
+        score = ((seed >> 40) & 0x7F).to(torch.float32) - 60
         return Evaluation(prior=prior, value=value, score=score)
 
 
@@ -218,8 +220,8 @@ def _planes_cases(games: board.State, kind: str) -> Iterator[Case]:
         yield _eyes, (games.black, games.on_board)
 
 
-def _eyes(own: Tensor, on_board: Tensor) -> Tensor:
-    return (kernels.module_for("planes", own.device) or flood).eyes(own, on_board)
+def _eyes(stones: Tensor, on_board: Tensor) -> Tensor:
+    return (kernels.module_for("planes", stones.device) or flood).eyes(stones, on_board)
 
 
 def _playouts_cases(games: board.State, _kind: str) -> Iterator[Case]:

@@ -52,8 +52,8 @@ def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
     """Returns the points that may be played, superko included: int32 [B, N]. The games have their history; keys: int64
     [2 * A], `board.position.point_keys`."""
     legal = torch.empty_like(state.black, memory_format=torch.contiguous_format)
-    given = state.on_board, state.rules.superko, state.rules.suicide, keys, legal
-    over_games(_exact, len(legal), arrays_of(PositionFields, state), arrays_of(HistoryFields, state), *given)
+    arguments = state.on_board, state.rules.superko, state.rules.suicide, keys, legal
+    over_games(_exact, len(legal), arrays_of(PositionFields, state), arrays_of(HistoryFields, state), *arguments)
     return legal
 
 
@@ -85,8 +85,8 @@ def _strike_repeating(start, stop, position, history, on_board, superko, suicide
     for game in range(start, stop):
         if position.finished[game] or superko[game] == SIMPLE:
             continue
-        own, last = position.to_play[game] - 1, moves[game, 0]
-        is_new = _is_new(lost, game, 1 - own, last) or _is_new(lost, game, own, moves[game, 1])
+        mover, last = position.to_play[game] - 1, moves[game, 0]
+        is_new = _is_new(lost, game, 1 - mover, last) or _is_new(lost, game, mover, moves[game, 1])
         # Then only a move that takes the last stone, which must be in atari, or suicide can repeat a position.
         is_point = 0 <= last < size * size
         is_hopeless = is_new and not (is_point and (position.atari[game, last // size] >> (last % size)) & 1 != 0)
@@ -99,7 +99,7 @@ def _strike_repeating(start, stop, position, history, on_board, superko, suicide
                 dying[row] = legal[game, row] & ~work[SCRATCH + 1 + row]
             _find_weak(work, size)
         for row in range(size):
-            suspects = dying[row] | (0 if is_hopeless else legal[game, row] & lost[game, own, row])
+            suspects = dying[row] | (0 if is_hopeless else legal[game, row] & lost[game, mover, row])
             if suspects == 0:
                 continue
             if not is_loaded:
@@ -112,11 +112,11 @@ def _strike_repeating(start, stop, position, history, on_board, superko, suicide
             while suspects != 0:
                 bit = suspects & -suspects
                 suspects ^= bit
-                key = position.hash[game] ^ keys[own * (size * size + 1) + row * size + first_bit(bit)]
+                key = position.hash[game] ^ keys[mover * (size * size + 1) + row * size + first_bit(bit)]
                 if (dying[row] & bit) != 0:
-                    key ^= _key_of_suicide(work, size, 1 + row, bit, own, keys)
+                    key ^= _key_of_suicide(work, size, 1 + row, bit, mover, keys)
                 elif (captures & bit) != 0:
-                    key ^= _key_of_captured(work, size, 1 + row, bit, 1 - own, keys)
+                    key ^= _key_of_captured(work, size, 1 + row, bit, 1 - mover, keys)
                 ply, is_situational = position.ply[game], superko[game] == SITUATIONAL
                 if was_seen(history.seen, history.links, game, key, ply, is_situational):
                     legal[game, row] &= ~bit
@@ -156,7 +156,7 @@ def _key_of_captured(work, size, row, bit, colour, keys):
     for k in range(STRIDE):
         work[TAKEN + k] = 0
     for side in range(4):
-        near, at = strings.beside(side, row, bit)
+        near, at = strings.neighbour_of(side, row, bit)
         if (work[SCRATCH + near] & ~work[TAKEN + near] & at) != 0:
             string(work, SCRATCH, NO_POINTS, near, at, False)
             for k in range(STRIDE):
@@ -186,8 +186,8 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     remembered = HistoryFields(*remembered)
     after = PositionFields(*(field.copy() for field in before))
     removed = np.zeros((len(actions), 2, state.board_size), np.int32)
-    given = actions, keys, state.on_board, state.cap, state.rules.suicide, removed
-    over_games(_step, len(actions), before, after, remembered, *given)
+    arguments = actions, keys, state.on_board, state.cap, state.rules.suicide, removed
+    over_games(_step, len(actions), before, after, remembered, *arguments)
     return {name: torch.from_numpy(field) for name, field in after._asdict().items()}
 
 

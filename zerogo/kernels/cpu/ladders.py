@@ -52,27 +52,27 @@ LEVEL = 9
 
 
 def read(
-    black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int, ko: Tensor | None = None
+    black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, max_answers: int, ko: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """Returns the ladders of B positions, the fields of `features.readings.Ladders`: strings that are caught, first
     moves that catch, moves that escape, int32 [B, 2, N] each for strings of Black and of White, and first moves that
     were given up, int64 [B].
 
-    black, white, on_board: int32 [B, N]. mover: int8 [B], whose moves alone are asked for; None for everybody's. most:
-    answers that are listed after a first move before it is given up. ko: int16 [B], the point that the simple ko rule
-    bans, -1 for none; with it the ladders are those of KataGo."""
-    found = torch.zeros(3, len(black), 2, black.shape[1], dtype=torch.int32)
+    black, white, on_board: int32 [B, N]. mover: int8 [B], whose moves alone are asked for; None for everybody's.
+    max_answers: answers that are listed after a first move before it is given up. ko: int16 [B], the point that the
+    simple ko rule bans, -1 for none; with it the ladders are those of KataGo."""
+    ladders = torch.zeros(3, len(black), 2, black.shape[1], dtype=torch.int32)
     given_up = torch.zeros(len(black), dtype=torch.int64)
-    asked = torch.zeros(len(black), dtype=torch.int8) if mover is None else mover
+    movers = torch.zeros(len(black), dtype=torch.int8) if mover is None else mover
     bans = torch.full((len(black),), -1, dtype=torch.int16) if ko is None else ko
-    over_games(_read, len(black), black, white, on_board, asked, most, bans, ko is not None, *found, given_up)
-    return *found.unbind(0), given_up
+    over_games(_read, len(black), black, white, on_board, movers, max_answers, bans, ko is not None, *ladders, given_up)
+    return *ladders.unbind(0), given_up
 
 
 @kernel
-def _read(first, last, black, white, on_board, mover, most, ko, as_katago, caught, catching, escaping, given_up):
+def _read(first, last, black, white, on_board, mover, max_answers, ko, as_katago, caught, catching, escaping, given_up):
     size = black.shape[1]
-    work, (board, stones, empty, root) = _new(size, most), new_board(size)
+    work, (board, stones, empty, root) = _new(size, max_answers), new_board(size)
     work[AS_KATAGO] = as_katago
     for game in range(first, last):
         number, _ = find_strings(board, stones, empty, root, black[game], white[game], on_board[game])
@@ -86,9 +86,9 @@ def _read(first, last, black, white, on_board, mover, most, ko, as_katago, caugh
             if liberties % SEVERAL == 0 or (mover[game] != 0 and (colour == mover[game]) != (liberties == 1)):
                 continue
             if liberties == 1:
-                is_caught, unread = _read_atari(work, at, size, most, escaping, game)
+                is_caught, unread = _read_atari(work, at, size, max_answers, escaping, game)
             else:
-                is_caught, unread = _read_pair(work, at, size, most, ban, catching, game)
+                is_caught, unread = _read_pair(work, at, size, max_answers, ban, catching, game)
             given_up[game] += unread
             if is_caught:
                 for other in range(k, number):
@@ -97,12 +97,12 @@ def _read(first, last, black, white, on_board, mover, most, ko, as_katago, caugh
 
 
 @inline
-def _new(size, most):
+def _new(size, max_answers):
     """Returns memory for readings of so many answers. A level lists an answer at least, and its two stones come once
     and go once."""
-    answers = LEVELS + LEVEL * (most + 4)
-    changes = answers + most + 4 + PLACES
-    work = np.empty(changes + 4 * (most + 4) + PLACES, np.int64)
+    answers = LEVELS + LEVEL * (max_answers + 4)
+    changes = answers + max_answers + 4 + PLACES
+    work = np.empty(changes + 4 * (max_answers + 4) + PLACES, np.int64)
     work[: LEVELS + LEVEL] = 0
     work[LEVELS + END], work[CHANGES_END] = answers, changes
     work[STEPS], work[STEPS + 1], work[STEPS + 2], work[STEPS + 3] = -size - 1, -1, 1, size + 1
@@ -116,14 +116,14 @@ def _add(rows, game, colour, at, size):
 
 
 @inline
-def _read_pair(work, at, size, most, ban, catching, game):
+def _read_pair(work, at, size, max_answers, ban, catching, game):
     """Reads a string with two liberties, which the last flood has found, and enters the attacker's first moves that
     work; returns whether there are any, and how many could not be read."""
     one, other = work[LIBERTY], work[LIBERTY + 1]
     is_caught, unread = False, 0
     for _ in range(2):
         work[LISTED] = 0
-        outcome = _attacked(work, at, one, other, ban, 1, most)
+        outcome = _attacked(work, at, one, other, ban, 1, max_answers)
         if outcome == CAUGHT:
             _add(catching, game, work[at], one, size)
             is_caught = True
@@ -133,16 +133,16 @@ def _read_pair(work, at, size, most, ban, catching, game):
 
 
 @inline
-def _read_atari(work, at, size, most, escaping, game):
+def _read_atari(work, at, size, max_answers, escaping, game):
     """Reads a string in atari, whose liberty the last flood has found, and enters its own side's moves that save it;
     returns whether there are none, and whether it could not be read: then what is entered may not be all."""
     begin, start, is_caught, unread = work[LEVELS + END], work[CHANGES_END], True, 0
     work[LISTED] = 0
     work[LEVELS + END] = _list_answers(work, at, work[LIBERTY], begin, True)
     for k in range(begin, work[LEVELS + END]):
-        liberties, outcome = _answer(work, at, work[k]), GIVEN_UP if work[LISTED] > most else CAUGHT
+        liberties, outcome = _answer(work, at, work[k]), GIVEN_UP if work[LISTED] > max_answers else CAUGHT
         if outcome == CAUGHT and liberties == 2:
-            outcome = _attacked(work, at, work[LIBERTY], work[LIBERTY + 1], work[KO], 2, most)
+            outcome = _attacked(work, at, work[LIBERTY], work[LIBERTY + 1], work[KO], 2, max_answers)
         _take_back(work, start)
         if outcome == GIVEN_UP:
             is_caught, unread = False, 1
@@ -155,7 +155,7 @@ def _read_atari(work, at, size, most, escaping, game):
 
 
 @inline
-def _attacked(work, at, one, other, ban, to_try, most):
+def _attacked(work, at, one, other, ban, to_try, max_answers):
     """Returns whether the attacker, to move, catches the string at a place; leaves the board as it was. one, other: its
     liberties, that many of which the attacker may try. ban: where it may not play."""
     level, start, is_attack = LEVELS + LEVEL, work[CHANGES_END], True
@@ -169,7 +169,7 @@ def _attacked(work, at, one, other, ban, to_try, most):
             else:  # the answer that led here saves the string
                 level -= LEVEL
                 _take_back(work, work[level + BEFORE])
-        elif work[LISTED] > most:
+        elif work[LISTED] > max_answers:
             _take_back(work, start)
             return GIVEN_UP
         elif work[level + NEXT] == work[level + END]:
@@ -220,10 +220,10 @@ def _attack(work, level, at):
         _change(work, move, 3 - work[at])
         # An extension that gains three empty points at once saves the string, whatever else happens.
         if _empty_beside(work, left) < SEVERAL:
-            taken = _capture(work, move, 3 - work[at])
+            num_captured = _capture(work, move, 3 - work[at])
             # For KataGo a ladder may begin with a ko, which the defender may take back.
             is_ko = work[KO] != NO_PLACE and not (work[AS_KATAGO] and work[level + TO_TRY] == 1)
-            if not is_ko and (taken > 0 or _is_alive(work, move)):
+            if not is_ko and (num_captured > 0 or _is_alive(work, move)):
                 work[level + AFTER], work[level + NEXT] = work[CHANGES_END], start
                 work[level + END] = _list_answers(work, at, left, work[level + NEXT], False)
                 return True
@@ -341,7 +341,7 @@ def _is_alive(work, at):
 
 
 @inline
-def _liberties(work, at, most):
+def _liberties(work, at, limit):
     """Returns how many liberties a string has, up to `most`, and finds them; the whole string, too, if it has fewer."""
     work[FLOODS] += 1
     flood, colour, number, looked, liberties = work[FLOODS], work[at], 1, 0, 0
@@ -358,7 +358,7 @@ def _liberties(work, at, most):
             if stone == EMPTY:
                 work[LIBERTY + liberties] = near
                 liberties += 1
-                if liberties == most:
+                if liberties == limit:
                     return liberties
             else:
                 work[QUEUE + number] = near
@@ -371,20 +371,20 @@ def _liberties(work, at, most):
 def _capture(work, move, colour):
     """Takes off what a stone that was just placed captures; returns how many stones, and notes the ko that it opens:
     where it has taken one stone and stands alone with that place as its one liberty."""
-    taken, last = 0, NO_PLACE
+    num_captured, last = 0, NO_PLACE
     for side in range(4):
         near = move + work[STEPS + side]
         if work[near] == 3 - colour and not _is_alive(work, near):
             for k in range(work[LENGTH]):
                 _change(work, work[QUEUE + k], EMPTY)
-            taken, last = taken + work[LENGTH], near
-    work[KO] = last if taken == 1 else NO_PLACE
-    if taken == 1:
+            num_captured, last = num_captured + work[LENGTH], near
+    work[KO] = last if num_captured == 1 else NO_PLACE
+    if num_captured == 1:
         for side in range(4):
             near = move + work[STEPS + side]
             if work[near] == colour or (work[near] == EMPTY and near != last):
                 work[KO] = NO_PLACE
-    return taken
+    return num_captured
 
 
 @inline

@@ -20,34 +20,34 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
     fields = shared.leaf_fields(states, path, words)
     arrays = (type(kind)(*(field.numpy() for field in kind)) for kind in fields)
     over_games(_step_leaves, len(words), words, actions, keys, *arrays)
-    _, _, found, after = fields
-    return found._asdict() | after._asdict()
+    _, _, leaves, after = fields
+    return leaves._asdict() | after._asdict()
 
 
 @kernel
-def _step_leaves(start, stop, parents, actions, keys, path, games, found, after):
+def _step_leaves(start, stop, parents, actions, keys, path, games, leaves, after):
     work = scratch()
     for k in range(start, stop):
         action, game, size = actions[k], path.game_index[k], games.on_board.shape[1]
         on_board, may_die = games.on_board[game], games.suicide[game]
-        _write_past(path, games, k, action, found)
+        _write_past(path, games, k, action, leaves)
         _unpack(k, parents, after)
         if not after.finished[k]:
             play(work, after, k, action, on_board, may_die, games.cap[game], keys)
-        found.repeats[k] = action != found.legal.shape[1] - 1 and _repeats(path, games, k, after.hash[k])
+        leaves.repeats[k] = action != leaves.legal.shape[1] - 1 and _repeats(path, games, k, after.hash[k])
         load(work, after, k, on_board)
         if after.finished[k]:
             is_black, lead = after.to_play[k] == 1, area(work, size)
             score = np.float32(lead if is_black else -lead) - games.komi[game]
-            found.result[k], found.legal[k] = np.sign(score) if is_black else -np.sign(score), False
+            leaves.result[k], leaves.legal[k] = np.sign(score) if is_black else -np.sign(score), False
         else:
             legal_into(work, size, after.ko[k], may_die)
             for row in range(size):
                 for column in range(size):
-                    found.legal[k, row * size + column] = (work[SCRATCH + 1 + row] >> column) & 1
-            found.result[k] = 0
-        found.legal[k, -1] = True
-        _pack(k, after, found.words)
+                    leaves.legal[k, row * size + column] = (work[SCRATCH + 1 + row] >> column) & 1
+            leaves.result[k] = 0
+        leaves.legal[k, -1] = True
+        _pack(k, after, leaves.words)
 
 
 @inline
@@ -57,20 +57,20 @@ def _hash_in(words, k, size):
 
 
 @part
-def _write_past(path, games, k, action, found):
+def _write_past(path, games, k, action, leaves):
     """Writes the positions and moves before the leaf, those before the root from the game."""
     size, game, depth = games.recent.shape[3], path.game_index[k], path.depth[k]
-    found.moves[k, 0] = action
-    for ago in range(found.moves.shape[1] - 1):
+    leaves.moves[k, 0] = action
+    for ago in range(leaves.moves.shape[1] - 1):
         at = depth - ago
-        found.moves[k, 1 + ago] = path.actions[path.path[k, at]] if at > 0 else games.moves[game, -at]
-    for ago in range(found.recent.shape[1]):
+        leaves.moves[k, 1 + ago] = path.actions[path.path[k, at]] if at > 0 else games.moves[game, -at]
+    for ago in range(leaves.recent.shape[1]):
         at = depth - ago
         node = path.path[k, at] if at >= 0 else 0
         for colour in range(2):
             for row in range(size):
                 stones = path.words[node, colour * size + row] if at >= 0 else games.recent[game, -at - 1, colour, row]
-                found.recent[k, ago, colour, row] = stones
+                leaves.recent[k, ago, colour, row] = stones
 
 
 @part

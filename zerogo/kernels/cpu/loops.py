@@ -82,8 +82,8 @@ else:
 
 def array(tensor: Tensor) -> np.ndarray:
     """Returns a tensor as kernels want it: a contiguous array, over the same memory where that is contiguous."""
-    found = tensor.numpy()
-    return found if found.flags.c_contiguous else np.ascontiguousarray(found)
+    view = tensor.numpy()
+    return view if view.flags.c_contiguous else np.ascontiguousarray(view)
 
 
 def arrays_of(kind: type, source: Any) -> Any:

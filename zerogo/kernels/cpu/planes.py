@@ -84,54 +84,54 @@ def _history(first, last, black, white, recent, mover, rows):
     number = rows.shape[1] // 2
     for game in range(first, last):
         side = mover[game] - 1
-        own, other = (black, white) if side == 0 else (white, black)
-        rows[game, 0], rows[game, number] = own[game], other[game]
+        own_stones, other = (black, white) if side == 0 else (white, black)
+        rows[game, 0], rows[game, number] = own_stones[game], other[game]
         for ago in range(1, number):
             for row in range(rows.shape[2]):
                 rows[game, ago, row] = recent[game, ago - 1, side, row]
                 rows[game, number + ago, row] = recent[game, ago - 1, 1 - side, row]
 
 
-def ages(black: Tensor, white: Tensor, recent: Tensor, ply: Tensor, most: int) -> Tensor:
+def ages(black: Tensor, white: Tensor, recent: Tensor, ply: Tensor, oldest: int) -> Tensor:
     """Returns the stones that have stood for 1, 2, … and for `most` or more positions, as the group `turns_since` has
     them: int32 [B, most, N], from int32 [B, N] twice, [B, 7, 2, N] and [B]."""
-    rows = torch.empty(len(black), most, black.shape[1], dtype=torch.int32)
+    rows = torch.empty(len(black), oldest, black.shape[1], dtype=torch.int32)
     over_games(_ages, len(black), black, white, recent, ply, rows)
     return rows
 
 
 @kernel
 def _ages(first, last, black, white, recent, ply, rows):
-    most = rows.shape[1]
+    oldest = rows.shape[1]
     for game in range(first, last):
         for row in range(rows.shape[2]):
-            own, other = black[game, row], white[game, row]
-            for ago in range(1, most):
-                stood = own | other
+            black_stones, white_stones = black[game, row], white[game, row]
+            for ago in range(1, oldest):
+                stood = black_stones | white_stones
                 if ago <= ply[game]:
-                    own &= recent[game, ago - 1, 0, row]
-                    other &= recent[game, ago - 1, 1, row]
-                rows[game, ago - 1, row] = stood & ~(own | other)
-            rows[game, most - 1, row] = own | other
+                    black_stones &= recent[game, ago - 1, 0, row]
+                    white_stones &= recent[game, ago - 1, 1, row]
+                rows[game, ago - 1, row] = stood & ~(black_stones | white_stones)
+            rows[game, oldest - 1, row] = black_stones | white_stones
 
 
-def eyes(own: Tensor, on_board: Tensor) -> Tensor:
+def eyes(stones: Tensor, on_board: Tensor) -> Tensor:
     """Returns the eyes of a colour as `flood.eyes` defines them: int32 [B, N] twice -> int32 [B, N]."""
-    found = torch.empty_like(own, memory_format=torch.contiguous_format)
-    over_games(_eyes, len(own), *(rows.view(torch.uint32) for rows in (own, on_board, found)))
-    return found
+    eye_rows = torch.empty_like(stones, memory_format=torch.contiguous_format)
+    over_games(_eyes, len(stones), *(rows.view(torch.uint32) for rows in (stones, on_board, eye_rows)))
+    return eye_rows
 
 
 @kernel
-def _eyes(first, last, own, on_board, found):
-    size, one = own.shape[1], np.uint32(1)
+def _eyes(first, last, stones, on_board, eye_rows):
+    size, one = stones.shape[1], np.uint32(1)
     solid, off = np.full(size + 2, ~np.uint32(0)), np.full(size + 2, ~np.uint32(0))
     for game in range(first, last):
         for row in range(size):  # a bit higher than on the board, so that the border on the left has a place
             off[row + 1] = ~(on_board[game, row] << one)
-            solid[row + 1] = (own[game, row] << one) | off[row + 1]
+            solid[row + 1] = (stones[game, row] << one) | off[row + 1]
         for row in range(1, size + 1):
-            found[game, row - 1] = eyes_of_row(solid, off, row)
+            eye_rows[game, row - 1] = eyes_of_row(solid, off, row)
 
 
 @part
@@ -149,13 +149,13 @@ def eyes_of_row(solid, off, row):
 def atari(black: Tensor, white: Tensor, on_board: Tensor) -> Tensor:
     """Returns the stones whose string has exactly one liberty, as `board.position.find_atari` does: int32 [B, N] three
     times -> int32 [B, N]."""
-    found = torch.zeros_like(black, memory_format=torch.contiguous_format)
-    over_games(_atari, len(black), black, white, on_board, found)
-    return found
+    in_atari = torch.zeros_like(black, memory_format=torch.contiguous_format)
+    over_games(_atari, len(black), black, white, on_board, in_atari)
+    return in_atari
 
 
 @kernel
-def _atari(first, last, black, white, on_board, found):
+def _atari(first, last, black, white, on_board, in_atari):
     size, work = black.shape[1], scratch()
     for game in range(first, last):
         work[TAKEN : TAKEN + STRIDE] = 0  # here the stones whose strings were found
@@ -170,5 +170,5 @@ def _atari(first, last, black, white, on_board, found):
                     for k in range(1, size + 1):
                         work[TAKEN + k] |= work[STRING + k]
                         if liberties == 1:
-                            found[game, k - 1] |= work[STRING + k]
+                            in_atari[game, k - 1] |= work[STRING + k]
                     left &= ~work[STRING + row]

@@ -64,8 +64,8 @@ def _play_out(start, stop, position, on_board, keys, longest, last):
                 work[OWN + row], work[OTHER + row] = work[OTHER + row], work[OWN + row]
             is_black, ply = not is_black, ply + 1
         for row in range(size):
-            own, other = work[OWN + 1 + row], work[OTHER + 1 + row]
-            last[0, k, row], last[1, k, row] = (own, other) if is_black else (other, own)
+            own_stones, other = work[OWN + 1 + row], work[OTHER + 1 + row]
+            last[0, k, row], last[1, k, row] = (own_stones, other) if is_black else (other, own_stones)
 
 
 def pick(planes: Tensor, drawn: Tensor) -> Tensor:

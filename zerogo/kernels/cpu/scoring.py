@@ -44,18 +44,18 @@ def _read(
     """Returns Black's and White's pass-alive areas, int32 [B, N] bit rows, and whether every point is in one, bool [B].
 
     is_quick: whether the areas do not matter: most games need no more than a quick look, and theirs are not written."""
-    found = *torch.empty(2, *black.shape, dtype=torch.int32), torch.zeros(len(black), dtype=torch.bool)
-    over_games(_pass_alive, len(black), black, white, on_board, suicide, is_quick, by_vital, *found)
-    return found
+    results = *torch.empty(2, *black.shape, dtype=torch.int32), torch.zeros(len(black), dtype=torch.bool)
+    over_games(_pass_alive, len(black), black, white, on_board, suicide, is_quick, by_vital, *results)
+    return results
 
 
 @kernel
 def _pass_alive(start, stop, black, white, on_board, suicide, is_quick, by_vital, black_area, white_area, is_alive):
     size = black.shape[1]
-    most = size * size // 2 + 1
+    room = size * size // 2 + 1
     # Regions and strings as rows, a region's vital strings, whether a string lives, how many vital regions it has.
-    regions, strings = np.zeros((most, STRIDE), np.int32), np.zeros((most, STRIDE), np.int32)
-    memory = regions, strings, np.zeros((most, 4), np.int16), np.zeros(most, np.bool_), np.zeros(most, np.int16)
+    regions, strings = np.zeros((room, STRIDE), np.int32), np.zeros((room, STRIDE), np.int32)
+    memory = regions, strings, np.zeros((room, 4), np.int16), np.zeros(room, np.bool_), np.zeros(room, np.int16)
     work = scratch()
     for game in range(start, stop):
         if is_quick and not _may_be_alive(work, black, white, on_board, game):
@@ -91,7 +91,7 @@ def _may_be_alive(work, black, white, on_board, game):
 
 
 @inline
-def _parts(work, plane, size, parts):
+def _split_connected(work, plane, size, components):
     """Writes the connected parts of a plane as rows, and returns how many there are."""
     number = 0
     for row in range(1, 1 + size):
@@ -100,28 +100,28 @@ def _parts(work, plane, size, parts):
         while work[LEFT + row] != 0:
             string(work, plane, NO_POINTS, row, work[LEFT + row] & -work[LEFT + row], False)
             for k in range(1, 1 + size):
-                parts[number, k] = work[STRING + k]
+                components[number, k] = work[STRING + k]
                 work[LEFT + k] &= ~work[STRING + k]
             number += 1
     return number
 
 
 @inline
-def _benson(work, memory, own, opponent, on_board, game, may_die, by_vital):
+def _benson(work, memory, own_stones, opponent, on_board, game, may_die, by_vital):
     """Writes the pass-alive points of a colour into SAFE."""
-    size = own.shape[1]
+    size = own_stones.shape[1]
     regions, strings, vital, alive, count = memory
     for row in range(size):
-        work[OWN + 1 + row] = own[game, row]
-        work[OTHER + 1 + row] = on_board[game, row] & ~own[game, row]
+        work[OWN + 1 + row] = own_stones[game, row]
+        work[OTHER + 1 + row] = on_board[game, row] & ~own_stones[game, row]
         work[FREE + 1 + row] = work[OTHER + 1 + row] & ~opponent[game, row]
         work[MUST + 1 + row] = work[OTHER + 1 + row] if may_die else work[FREE + 1 + row]
-    num_regions = _parts(work, OTHER, size, regions)
+    num_regions = _split_connected(work, OTHER, size, regions)
     for row in range(STRIDE):
         work[SAFE + row] = 0
     if _count_eyes(work, size, regions, num_regions, vital) < 2:
         return
-    num_strings = _parts(work, OWN, size, strings)
+    num_strings = _split_connected(work, OWN, size, strings)
     for k in range(num_regions):
         if vital[k, 0] != NONE:
             _find_vital(work, size, regions[k], strings, num_strings, vital[k])

@@ -56,13 +56,13 @@ def fill(seeds, within):
 
 
 @inline
-def _one_more(found, row, liberties):
+def _one_more(liberty_code, row, liberties):
     """Returns what is known of a string's liberties with more of them in a row: 0 for none, the only one's code, -1 for
     several."""
     if liberties == 0:
-        return found
+        return liberty_code
     code = (row << 32) | liberties
-    if (liberties & (liberties - 1)) != 0 or (found != 0 and found != code):
+    if (liberties & (liberties - 1)) != 0 or (liberty_code != 0 and liberty_code != code):
         return -1
     return code
 
@@ -74,17 +74,17 @@ def string(work, within, free, row, bit, stops):
     for k in range(2 * STRIDE):
         work[STRING + k] = 0  # FRONTIER, too
     work[FRONTIER + row] = bit
-    rows, found = 1 << row, 0
+    rows, liberty_code = 1 << row, 0
     while rows != 0:
         row = first_bit(rows)
         rows &= rows - 1
         new = fill(work[FRONTIER + row], work[within + row])
         work[FRONTIER + row] = 0
         work[STRING + row] |= new
-        found = _one_more(found, row, ((new << 1) | (new >> 1)) & work[free + row])
-        found = _one_more(found, row - 1, new & work[free + row - 1])
-        found = _one_more(found, row + 1, new & work[free + row + 1])
-        if stops and found < 0:
+        liberty_code = _one_more(liberty_code, row, ((new << 1) | (new >> 1)) & work[free + row])
+        liberty_code = _one_more(liberty_code, row - 1, new & work[free + row - 1])
+        liberty_code = _one_more(liberty_code, row + 1, new & work[free + row + 1])
+        if stops and liberty_code < 0:
             return SEVERAL
         above = new & work[within + row - 1] & ~work[STRING + row - 1]
         if above != 0:
@@ -94,7 +94,7 @@ def string(work, within, free, row, bit, stops):
         if below != 0:
             work[FRONTIER + row + 1] |= below
             rows |= 1 << (row + 1)
-    return SEVERAL if found < 0 else 0 if found == 0 else 1
+    return SEVERAL if liberty_code < 0 else 0 if liberty_code == 0 else 1
 
 
 @part
@@ -102,17 +102,17 @@ def load(work, position, k, on_board):
     """Copies position k of `PositionFields` into scratch memory; on_board: its rows."""
     is_black = position.to_play[k] == 1
     for row in range(len(on_board)):
-        own, other = position.black[k, row], position.white[k, row]
-        work[FREE + 1 + row] = on_board[row] & ~(own | other)
+        own_stones, other = position.black[k, row], position.white[k, row]
+        work[FREE + 1 + row] = on_board[row] & ~(own_stones | other)
         work[ATARI + 1 + row] = position.atari[k, row]
         if not is_black:
-            own, other = other, own
-        work[OWN + 1 + row] = own
+            own_stones, other = other, own_stones
+        work[OWN + 1 + row] = own_stones
         work[OTHER + 1 + row] = other
 
 
 @inline
-def beside(side, row, bit):
+def neighbour_of(side, row, bit):
     """Returns row and bit of the neighbour on a side (0 to 3: left, right, above, below); may be off the board."""
     if side == 0:
         return row, bit >> 1
@@ -154,7 +154,7 @@ def _relieve(work, size, stones):
 def _join(work, size, row, bit):
     """Takes own strings in atari beside the placed stone, which has joined them to more liberties, out of ATARI."""
     for side in range(4):
-        near, at = beside(side, row, bit)
+        near, at = neighbour_of(side, row, bit)
         if (work[OWN + near] & work[ATARI + near] & at) != 0:
             for k in range(1, size + 1):
                 work[SCRATCH + k] = work[OWN + k] & work[ATARI + k]
@@ -175,7 +175,7 @@ def _capture(work, size, row, bit):
     as row * STRIDE + column."""
     number, last = 0, 0
     for side in range(4):
-        near, at = beside(side, row, bit)
+        near, at = neighbour_of(side, row, bit)
         if (work[OTHER + near] & work[ATARI + near] & at) != 0:
             if number == 0:
                 for k in range(STRIDE):
@@ -215,7 +215,7 @@ def move(work, size, action, colour, may_die, keys):
         number = _take_off(work, size, OWN)
         _relieve(work, size, OTHER)
     for side in range(4):
-        near, at = beside(side, row, bit)
+        near, at = neighbour_of(side, row, bit)
         if (work[OTHER + near] & ~work[ATARI + near] & at) != 0 and string(work, OTHER, FREE, near, at, True) == 1:
             _add_atari(work, size)
     key = keys[colour * (size * size + 1) + action]
@@ -245,14 +245,15 @@ def area(work, size):
         lead += bit_count(work[OWN + row]) - bit_count(work[OTHER + row])
         while work[FREE + row] != 0:
             string(work, FREE, NO_POINTS, row, work[FREE + row] & -work[FREE + row], False)
-            number, own, other = 0, 0, 0
+            number, own_bits, other_bits = 0, 0, 0
             for k in range(1, 1 + size):
                 near = neighbours_in(work, STRING, k)
-                own |= near & work[OWN + k]
-                other |= near & work[OTHER + k]
+                own_bits |= near & work[OWN + k]
+                other_bits |= near & work[OTHER + k]
                 number += bit_count(work[STRING + k])
                 work[FREE + k] &= ~work[STRING + k]
-            lead += number if other == 0 and own != 0 else -number if own == 0 and other != 0 else 0
+            lead += number if other_bits == 0 and own_bits != 0 else 0
+            lead -= number if own_bits == 0 and other_bits != 0 else 0
     return lead
 
 

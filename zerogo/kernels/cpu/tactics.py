@@ -19,47 +19,49 @@ POINT, ROW, COLUMN = range(3)
 MOST = 1 << 14  # more liberties than there are
 
 
-def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
+def read(own_stones: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
     """Returns the tactics of B positions in the order of `TACTICS`: int16 [8, B, N, N], from bit rows int32 [B, N]
     each.
 
-    own, opponent: stones of the side to move and of the other. legal: where the side to move may play."""
-    num_games, size = own.shape
+    own_stones, opponent: stones of the side to move and of the other. legal: where the side to move may play."""
+    num_games, size = own_stones.shape
     numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16)
-    over_games(_read, num_games, own, opponent, on_board, legal, numbers.flatten(2))
+    over_games(_read, num_games, own_stones, opponent, on_board, legal, numbers.flatten(2))
     return numbers
 
 
 @kernel
-def _read(first, last, own, opponent, on_board, legal, numbers):
-    size, (board, stones, empty, root) = own.shape[1], new_board(own.shape[1])
+def _read(first, last, own_stones, opponent, on_board, legal, numbers):
+    size, (board, stones, empty, root) = own_stones.shape[1], new_board(own_stones.shape[1])
     steps, words = np.array((-size - 1, -1, 1, size + 1), np.int32), (len(board) - 1) // WORD + 1
     worth, weakness = np.zeros(len(board), np.int64), np.zeros(len(board), np.int32)
     liberties, breath = np.zeros(len(board), np.int32), np.zeros((len(board), words), np.uint64)
     free, around, points = np.zeros(words, np.uint64), _around(board, size, steps), _points(board, size)
     for game in range(first, last):
-        num_stones, num_empty = find_strings(board, stones, empty, root, own[game], opponent[game], on_board[game])
+        num_stones, num_empty = find_strings(
+            board, stones, empty, root, own_stones[game], opponent[game], on_board[game]
+        )
         _breathe(steps, empty[:num_empty], root, breath, free)
         _weigh(board, stones[:num_stones], root, liberties, worth, weakness, breath)
-        found, may_play = numbers[:, game], legal[game]
-        found[:] = 0
+        results, may_play = numbers[:, game], legal[game]
+        results[:] = 0
         for k in range(num_stones):
-            found[LIBERTIES, points[stones[k], POINT]] = liberties[root[stones[k]]]
+            results[LIBERTIES, points[stones[k], POINT]] = liberties[root[stones[k]]]
         for k in range(num_empty):
             at, point = empty[k], points[empty[k], POINT]
-            beside = root[at - size - 1], root[at - 1], root[at + 1], root[at + size + 1]
-            total, weakest = _look(beside, worth, weakness)
-            found[WEAKEST, point] = weakest % MOST
-            found[OPPONENT_CAPTURES, point] = (total >> OWN_WEAK) & FIELD
+            roots = root[at - size - 1], root[at - 1], root[at + 1], root[at + size + 1]
+            total, weakest = _look(roots, worth, weakness)
+            results[WEAKEST, point] = weakest % MOST
+            results[OPPONENT_CAPTURES, point] = (total >> OWN_WEAK) & FIELD
             if (may_play[points[at, ROW]] >> np.int32(points[at, COLUMN])) & 1:
-                taken, length = (total >> TAKEN) & FIELD, 1 + (total & FIELD)
+                num_captured, length = (total >> TAKEN) & FIELD, 1 + (total & FIELD)
                 # The point itself was a liberty of each string.
-                after = _union(at, beside, breath, around, free) - (length > 1)
-                if taken:
-                    after += _freed(board, size, steps, root, liberties, beside, at)
-                found[CAPTURES, point], found[LIBERTIES_AFTER, point] = taken, after
-                found[SIZE_AFTER, point], found[JOINED, point] = length, total >> STRINGS
-                found[SELF_ATARI, point] = length if after <= 1 else 0
+                after = _union(at, roots, breath, around, free) - (length > 1)
+                if num_captured:
+                    after += _freed(board, size, steps, root, liberties, roots, at)
+                results[CAPTURES, point], results[LIBERTIES_AFTER, point] = num_captured, after
+                results[SIZE_AFTER, point], results[JOINED, point] = length, total >> STRINGS
+                results[SELF_ATARI, point] = length if after <= 1 else 0
 
 
 @part
@@ -119,10 +121,10 @@ def _weigh(board, stones, root, liberties, worth, weakness, breath):
 
 
 @part
-def _look(beside, worth, weakness):
+def _look(roots, worth, weakness):
     """Returns the sum of what the different ones of four strings are worth, and the liberties of the opponent's
     weakest; 0 is none."""
-    above, left, right, below = beside
+    above, left, right, below = roots
     total = worth[above] + (worth[left] if left != above else 0)
     total += worth[right] if (right != above) & (right != left) else 0
     total += worth[below] if (below != above) & (below != left) & (below != right) else 0
@@ -130,9 +132,9 @@ def _look(beside, worth, weakness):
 
 
 @part
-def _union(at, beside, breath, around, free):
+def _union(at, roots, breath, around, free):
     """Returns how many empty points are beside `at` or the own ones of the strings beside it."""
-    above, left, right, below = beside
+    above, left, right, below = roots
     total = 0
     for word in range(len(free)):
         union = (around[at, word] & free[word]) | breath[above, word] | breath[left, word]
@@ -141,20 +143,20 @@ def _union(at, beside, breath, around, free):
 
 
 @part
-def _freed(board, size, steps, root, liberties, beside, at):
+def _freed(board, size, steps, root, liberties, roots, at):
     """Returns how many stones that a move at `at` captures are beside the string that it makes. Captures are few, so
     all points are looked at."""
     total = 0
     for place in range(size + 1, (size + 1) * (size + 1)):
-        if board[place] == SECOND and liberties[root[place]] == 1 and _is_one_of(root[place], beside):
+        if board[place] == SECOND and liberties[root[place]] == 1 and _is_one_of(root[place], roots):
             is_beside = False
             for side in range(4):
                 near = place + steps[side]
-                is_beside |= near == at or (board[near] == FIRST and _is_one_of(root[near], beside))
+                is_beside |= near == at or (board[near] == FIRST and _is_one_of(root[near], roots))
             total += is_beside
     return total
 
 
 @part
-def _is_one_of(first, beside):
-    return (beside[0] == first) | (beside[1] == first) | (beside[2] == first) | (beside[3] == first)
+def _is_one_of(first, roots):
+    return (roots[0] == first) | (roots[1] == first) | (roots[2] == first) | (roots[3] == first)

@@ -75,10 +75,10 @@ def _select(first, last, trees, searches, settings, slots, collisions):
     path = np.empty(slots.path.shape[1] + 1, np.int64)
     for game in range(first, last):
         base, new = game * num_nodes, ROOT + trees.size[game]
-        own = slice(base, base + num_nodes)
+        rows = slice(base, base + num_nodes)
         tree = OneTree(
-            trees.children[own], trees.prior[own], trees.visits[own], trees.value_sum[own], trees.square_sum[own],
-            trees.value[own], trees.terminal[own], under_way, by_move, collided, tried, sigma, scores,
+            trees.children[rows], trees.prior[rows], trees.visits[rows], trees.value_sum[rows], trees.square_sum[rows],
+            trees.value[rows], trees.terminal[rows], under_way, by_move, collided, tried, sigma, scores,
         )  # fmt: skip
         until, started = searches.budget[game], 0
         if settings.is_gumbel:  # as in `search.selection._most_done`
@@ -237,7 +237,7 @@ def _spread(tree, node, total, scale):
 def _sigma(tree, node, prior, settings, number):
     """Writes `gumbel.sigma` of the values of the tried moves into tree.sigma; returns that of all others."""
     children, tried = tree.children[node], tree.tried
-    mass, total, visited, most = 0.0, 0.0, 0, np.int32(0)
+    mass, total, visited, most_visits = 0.0, 0.0, 0, np.int32(0)
     for k in range(number):
         child = children[tried[k]]
         visits = tree.visits[child]
@@ -246,10 +246,10 @@ def _sigma(tree, node, prior, settings, number):
             mass += np.float64(likely)
             total += np.float64(likely * (tree.value_sum[child] / -np.float32(visits)))
             visited += visits
-            most = max(most, visits)
+            most_visits = max(most_visits, visits)
     average = np.float32(total) / max(np.float32(mass), TINY)
     mixed = (tree.value[node] + np.float32(visited) * average) / (ONE + np.float32(visited))
-    scale = (settings.c_visit + np.float32(most)) * settings.c_scale
+    scale = (settings.c_visit + np.float32(most_visits)) * settings.c_scale
     for k in range(number):
         child = children[tried[k]]
         visits = tree.visits[child]
@@ -262,7 +262,7 @@ def _halving_move(tree, searches, game, started, settings):
     """Returns the root's move with the best of `gumbel.root_scores`."""
     children, tried, prior = tree.children[ROOT], tree.tried, searches.root_prior[game]
     noise, kept_visits = searches.gumbel[game], searches.kept_visits[game]
-    wanted = searches.order[game, min(searches.done[game] + started, searches.order.shape[1] - 1)]
+    target_visits = searches.order[game, min(searches.done[game] + started, searches.order.shape[1] - 1)]
     number = _list_tried(children, tried)
     others = _sigma(tree, ROOT, prior, settings, number)
     best, chosen, best_rank, k = WORST, 0, 0, 0
@@ -272,7 +272,7 @@ def _halving_move(tree, searches, game, started, settings):
         k += is_tried
         visits = tree.visits[children[move]] if is_tried else np.int32(0)
         # First those with the wanted number that did not collide, then those that did, then all.
-        is_wanted = np.float32(visits) - kept_visits[move] + np.float32(tree.by_move[move]) == np.float32(wanted)
+        is_wanted = np.float32(visits) - kept_visits[move] + np.float32(tree.by_move[move]) == np.float32(target_visits)
         rank = (1 if tree.collided[move] else 2) if is_wanted else 0
         if children[move] == ILLEGAL or rank < best_rank:
             continue
@@ -326,10 +326,10 @@ def expand_and_backup(
     place[selection.index.numpy()[used]] = used
     fields = [getattr(selection, name) for name in shared.SELECTED] + [getattr(leaves, name) for name in shared.LANDED]
     arrays = (array(field.detach()) for field in (*fields, prior, value))
-    found = shared.Leaves(*arrays, NO_SCORES if score is None else array(score.detach()))
+    leaf_arrays = shared.Leaves(*arrays, NO_SCORES if score is None else array(score.detach()))
     ended = np.zeros((num_games, 2), np.int64)
     counters = (search_state.done.numpy(), search_state.deepest.numpy(), ended)
-    over_games(_expand_and_backup, num_games, arrays_of(search_state.tree), found, place, *counters)
+    over_games(_expand_and_backup, num_games, arrays_of(search_state.tree), leaf_arrays, place, *counters)
     search_state.exact_leaves += torch.from_numpy(ended.sum(0))
 
 

@@ -10,5 +10,5 @@ def launch(kernel: Any, number: int, *arguments: Any, **options: Any) -> None:
     """Runs a kernel in so many programs, if any. Tensors among the arguments are made contiguous; what is written into
     is so already."""
     if number:
-        given = (part.contiguous() if isinstance(part, Tensor) else part for part in arguments)
-        kernel[(number,)](*given, **options)
+        values = (value.contiguous() if isinstance(value, Tensor) else value for value in arguments)
+        kernel[(number,)](*values, **options)

@@ -68,34 +68,34 @@ def sides(position):
 @triton.jit
 def legal_points(position, on_board, suicide, N: tl.constexpr):
     """Returns the points that may be played but for superko, and those of them that are suicide: int32 [32] each."""
-    own, opponent = sides(position)
-    empty = on_board & ~(own | opponent)
-    near = rows.neighbours(empty | (own & ~position.atari) | (opponent & position.atari))
+    own_stones, opponent = sides(position)
+    empty = on_board & ~(own_stones | opponent)
+    near = rows.neighbours(empty | (own_stones & ~position.atari) | (opponent & position.atari))
     legal = tl.where(suicide, -1, near) & empty & ~rows.point_rows(position.ko, N)
     legal = tl.where(position.finished, 0, legal)
     return legal, legal & ~near
 
 
 @triton.jit
-def _touched(place, own, strong, weak):
+def _touched(place, own_stones, strong, weak):
     """Returns the strings that the placed stone touches: its own, all of the opponent's that were in atari, which it
     takes, and on each side one that was not. Six floods at once, since a step's time is waiting, which they do
     together."""
-    string, taken = rows.fill_sideways(place, own), rows.fill_sideways(rows.neighbours(place) & weak, weak)
+    string, captured = rows.fill_sideways(place, own_stones), rows.fill_sideways(rows.neighbours(place) & weak, weak)
     left, right = rows.fill_sideways((place >> 1) & strong, strong), rows.fill_sideways((place << 1) & strong, strong)
     above = rows.fill_sideways(rows.from_below(place) & strong, strong)
     below = rows.fill_sideways(rows.from_above(place) & strong, strong)
     grows = rows.any_point(place)
     while grows:
-        before, before_taken = string, taken
-        string, taken = rows.grow(string, own), rows.grow(taken, weak)
-        new = (string ^ before) | (taken ^ before_taken)
+        before, before_taken = string, captured
+        string, captured = rows.grow(string, own_stones), rows.grow(captured, weak)
+        new = (string ^ before) | (captured ^ before_taken)
         before_left, before_right, before_above, before_below = left, right, above, below
         left, right = rows.grow(left, strong), rows.grow(right, strong)
         above, below = rows.grow(above, strong), rows.grow(below, strong)
         new |= (left ^ before_left) | (right ^ before_right) | (above ^ before_above) | (below ^ before_below)
         grows = rows.any_point(new)
-    return string, taken, left, right, above, below
+    return string, captured, left, right, above, below
 
 
 @triton.jit
@@ -105,26 +105,26 @@ def _if_in_atari(string, free):
 
 
 @triton.jit
-def put_stone(place, own, opponent, atari, on_board, suicide):
+def put_stone(place, own_stones, opponent, atari, on_board, suicide):
     """Returns own and the opponent's stones and those in atari after a stone was placed (or none: an empty plane), what
     it took, what it lost by suicide, and whether the one stone taken must not be retaken at once: int32 [32] five
     times, bool."""
-    own = own | place
-    string, taken, left, right, above, below = _touched(place, own, opponent & ~atari, opponent & atari)
-    opponent = opponent & ~taken
-    empty = on_board & ~(own | opponent)
+    own_stones = own_stones | place
+    string, captured, left, right, above, below = _touched(place, own_stones, opponent & ~atari, opponent & atari)
+    opponent = opponent & ~captured
+    empty = on_board & ~(own_stones | opponent)
     lost = tl.where(suicide & (rows.any_point(rows.neighbours(string) & empty) == 0), string, 0)
     free = empty | lost
     weak = _if_in_atari(string, free) & ~lost
     in_atari = weak | _if_in_atari(left, free) | _if_in_atari(right, free)
     in_atari |= _if_in_atari(above, free) | _if_in_atari(below, free)
     # Strings in atari beside removed stones have now two liberties or more: their last one and a new one.
-    beside = tl.where(rows.any_point(taken), own, opponent) & atari
-    relieved = rows.flood(rows.neighbours(taken | lost) & beside, beside)
-    own = own & ~lost
-    atari = ((atari & ~(relieved | string)) | in_atari) & (own | opponent)
-    is_ko = (rows.count(taken) == 1) & (rows.count(weak) == 1)
-    return own, opponent, atari, taken, lost, is_ko
+    old_atari = tl.where(rows.any_point(captured), own_stones, opponent) & atari
+    relieved = rows.flood(rows.neighbours(captured | lost) & old_atari, old_atari)
+    own_stones = own_stones & ~lost
+    atari = ((atari & ~(relieved | string)) | in_atari) & (own_stones | opponent)
+    is_ko = (rows.count(captured) == 1) & (rows.count(weak) == 1)
+    return own_stones, opponent, atari, captured, lost, is_ko
 
 
 @triton.jit
@@ -132,19 +132,21 @@ def moved(before, action, on_board, suicide, cap, keys, N: tl.constexpr):
     """Returns the position after an action (int32, P for pass), the stones that it removed int32 [32], and whether they
     were black."""
     is_black, going = before.to_play == 1, before.finished == 0
-    own, opponent = sides(before)
+    own_stones, opponent = sides(before)
     place = rows.point_rows(tl.where(going, action, -1), N)
-    own, opponent, atari, taken, lost, is_ko = put_stone(place, own, opponent, before.atari, on_board, suicide)
-    removed = taken | lost
-    was_black = is_black ^ rows.any_point(taken)
+    own_stones, opponent, atari, captured, lost, is_ko = put_stone(
+        place, own_stones, opponent, before.atari, on_board, suicide
+    )
+    removed = captured | lost
+    was_black = is_black ^ rows.any_point(captured)
     placed_key = tl.load(keys + action + tl.where(is_black, 0, N * N + 1), mask=going, other=0)
     removed_key = rows.hash_of(removed, keys, tl.where(was_black, 0, N * N + 1), N)
     passes = tl.where(going, tl.where(action >= N * N, before.passes + 1, 0), before.passes)
     ply = tl.where(going, before.ply + 1, before.ply)
     captor = tl.where(was_black, 1, 0)  # a suicide's stones are the opponent's captures too
     after = PositionFields(
-        tl.where(is_black, own, opponent),
-        tl.where(is_black, opponent, own),
+        tl.where(is_black, own_stones, opponent),
+        tl.where(is_black, opponent, own_stones),
         atari,
         tl.where(going, 3 - before.to_play, before.to_play),
         passes,
@@ -163,22 +165,22 @@ def was_seen(seen, last, hashed, ply, superko):
 
     seen: pointer to its hashes by ply, which are read from ply 0 to `last`. Situational superko asks for the same side
     to move."""
-    found, start = tl.full((), 0, tl.int32), tl.full((), 0, tl.int32)
-    while (found == 0) & (start <= last):
+    repeats, start = tl.full((), 0, tl.int32), tl.full((), 0, tl.int32)
+    while (repeats == 0) & (start <= last):
         at = start + tl.arange(0, PLIES)
         same = (tl.load(seen + at, mask=at <= last, other=0) == hashed) & (at <= last)
         counts = same & ((superko != SITUATIONAL) | (((at + ply) & 1) == 1))
-        found = tl.max(counts.to(tl.int32), 0)
+        repeats = tl.max(counts.to(tl.int32), 0)
         start += PLIES
-    return found != 0
+    return repeats != 0
 
 
 @triton.jit
-def _hash_after(place, is_suicide, own, weak, hashed, keys, first, N: tl.constexpr):
+def _hash_after(place, is_suicide, own_stones, weak, hashed, keys, first, N: tl.constexpr):
     """Returns the hash after a stone of a colour whose keys begin at `first` is placed: int64 scalar. weak: the
     opponent's in atari."""
     other = N * N + 1 - first
-    seeds, within = tl.where(is_suicide, place, rows.neighbours(place)), tl.where(is_suicide, own | place, weak)
+    seeds, within = tl.where(is_suicide, place, rows.neighbours(place)), tl.where(is_suicide, own_stones | place, weak)
     removed = rows.flood(seeds, within)
     placed_key = rows.hash_of(place, keys, first, N)
     return hashed ^ placed_key ^ rows.hash_of(removed, keys, tl.where(is_suicide, first, other), N)
@@ -190,7 +192,7 @@ def repeating_points(position, legal, dying, lost, seen, game, superko, keys, wi
 
     dying: the legal points that are suicide. lost: where stones of the side to move were ever removed; only there can
     its next one repeat a position, or where it dies."""
-    own, opponent = sides(position)
+    own_stones, opponent = sides(position)
     first, last = tl.where(position.to_play == 1, 0, N * N + 1), tl.minimum(position.ply, width - 1)
     suspects = tl.where(superko == SIMPLE, 0, legal & (lost | dying))
     banned = tl.zeros_like(suspects)
@@ -198,7 +200,7 @@ def repeating_points(position, legal, dying, lost, seen, game, superko, keys, wi
     while left:
         place = rows.first_plane(suspects)
         is_suicide = rows.any_point(dying & place)
-        after = _hash_after(place, is_suicide, own, opponent & position.atari, position.hash, keys, first, N)
+        after = _hash_after(place, is_suicide, own_stones, opponent & position.atari, position.hash, keys, first, N)
         repeats = was_seen(seen + game.to(tl.int64) * width, last, after, position.ply, superko)
         banned = tl.where(repeats, banned | place, banned)
         suspects = suspects & ~place
@@ -234,8 +236,8 @@ def legal_actions(state: Any, keys: Tensor) -> Tensor:
 
 def _exact(state: Any, keys: Tensor, legal: Tensor | None, actions: Tensor | None) -> Tensor:
     fields, rules = fields_of(PositionFields, state), state.rules
-    given = fields, state.on_board, rules.suicide, rules.superko, state.lost, state.seen, keys, legal, actions
-    launch(exact_kernel, state.num_games, *given, state.seen.shape[1], N=state.board_size, num_warps=1)
+    arguments = fields, state.on_board, rules.suicide, rules.superko, state.lost, state.seen, keys, legal, actions
+    launch(exact_kernel, state.num_games, *arguments, state.seen.shape[1], N=state.board_size, num_warps=1)
     return actions if legal is None else legal
 
 
@@ -285,9 +287,9 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     fields, kept = fields_of(PositionFields, state), HistoryFields(*(history[name] for name in HistoryFields._fields))
     after = PositionFields(*map(torch.empty_like, fields))
     (num_games, recent, _, board_size), (_, moves) = kept.recent.shape, kept.moves.shape
-    given = fields, actions, state.on_board, state.rules.suicide, state.cap, keys, after, kept, kept.seen.shape[1]
+    arguments = fields, actions, state.on_board, state.rules.suicide, state.cap, keys, after, kept, kept.seen.shape[1]
     sizes = {"N": board_size, "RECENT": recent, "MOVES": moves, "TILE": triton.next_power_of_2(recent * 2 * board_size)}
-    launch(step_kernel, num_games, *given, **sizes, num_warps=1)
+    launch(step_kernel, num_games, *arguments, **sizes, num_warps=1)
     return after._asdict()
 
 

@@ -42,52 +42,52 @@ def gumbel_at(key, place):
     return -tl.log(-tl.log(uniform_at(key, place)))
 
 
-def key(parts: tuple[int | Tensor, ...], mask: int) -> Tensor | None:
-    """Returns `rng.key` of numbers and tensors, at least one, or with a mask `rng.below`; None where the tensors'
+def key(words: tuple[int | Tensor, ...], mask: int) -> Tensor | None:
+    """Returns `rng.key` of words, numbers and at least one tensor, or with a mask `rng.below`; None where the tensors'
     shapes differ, so that torch has to broadcast them."""
-    tensors = [part for part in parts if isinstance(part, Tensor)]
+    tensors = [word for word in words if isinstance(word, Tensor)]
     if any(tensor.shape != tensors[0].shape for tensor in tensors):
         return None
-    first = next(k for k, part in enumerate(parts) if isinstance(part, Tensor))
-    given = tuple(part.contiguous() if isinstance(part, Tensor) else tensors[0] for part in parts[first:])
-    words = tuple(None if isinstance(part, Tensor) else int(part) for part in parts[first:])
-    found = torch.empty(given[0].shape, dtype=torch.int64, device=given[0].device)
-    given = given, _start(*map(int, parts[:first])), found.numel()
-    launch(key_kernel, triton.cdiv(found.numel(), BLOCK), found, *given, WORDS=words, MASK=mask, BLOCK=BLOCK)
-    return found
+    first = next(k for k, word in enumerate(words) if isinstance(word, Tensor))
+    inputs = tuple(word.contiguous() if isinstance(word, Tensor) else tensors[0] for word in words[first:])
+    numbers = tuple(None if isinstance(word, Tensor) else int(word) for word in words[first:])
+    keys = torch.empty(inputs[0].shape, dtype=torch.int64, device=inputs[0].device)
+    start, total = _start(*map(int, words[:first])), keys.numel()
+    launch(key_kernel, triton.cdiv(total, BLOCK), keys, inputs, start, total, WORDS=numbers, MASK=mask, BLOCK=BLOCK)
+    return keys
 
 
 @cache
-def _start(*parts: int) -> int:
+def _start(*numbers: int) -> int:
     """Returns what the numbers before the first tensor come to, the same for all games."""
-    return int(shared.mix_words(parts))
+    return int(shared.mix_words(numbers))
 
 
 @triton.jit(do_not_specialize=["start", "total"])
-def key_kernel(found, given, start, total, WORDS: tl.constexpr, MASK: tl.constexpr, BLOCK: tl.constexpr):
+def key_kernel(keys, tensors, start, total, WORDS: tl.constexpr, MASK: tl.constexpr, BLOCK: tl.constexpr):
     """Mixes a block of keys. WORDS: what is mixed in, None for a tensor's."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mixed = tl.zeros([BLOCK], tl.int64) + start
     for k in tl.static_range(len(WORDS)):
         if WORDS[k] is None:
-            mixed = mix(mixed * 5 + GOLDEN + tl.load(given[k] + at, mask=at < total, other=0).to(tl.int64))
+            mixed = mix(mixed * 5 + GOLDEN + tl.load(tensors[k] + at, mask=at < total, other=0).to(tl.int64))
         else:
             mixed = mix(mixed * 5 + GOLDEN + WORDS[k])
     if MASK:
         mixed = (mixed >> 40) & MASK
-    tl.store(found + at, mixed, mask=at < total)
+    tl.store(keys + at, mixed, mask=at < total)
 
 
 def uniform(keys: Tensor, n: int, places: Tensor | None, is_gumbel: bool) -> Tensor:
     """Returns `rng.uniform`, or `rng.gumbel`: int64 [...] -> float32 [..., n]."""
-    found = torch.empty(*keys.shape, n, dtype=torch.float32, device=keys.device)
-    given = keys, None if places is None else places.expand_as(found), n, found.numel()
-    launch(uniform_kernel, triton.cdiv(found.numel(), BLOCK), found, *given, IS_GUMBEL=is_gumbel, BLOCK=BLOCK)
-    return found
+    numbers = torch.empty(*keys.shape, n, dtype=torch.float32, device=keys.device)
+    arguments = keys, None if places is None else places.expand_as(numbers), n, numbers.numel()
+    launch(uniform_kernel, triton.cdiv(numbers.numel(), BLOCK), numbers, *arguments, IS_GUMBEL=is_gumbel, BLOCK=BLOCK)
+    return numbers
 
 
 @triton.jit(do_not_specialize=["n", "total"])
-def uniform_kernel(found, keys, places, n, total, IS_GUMBEL: tl.constexpr, BLOCK: tl.constexpr):
+def uniform_kernel(numbers, keys, places, n, total, IS_GUMBEL: tl.constexpr, BLOCK: tl.constexpr):
     """Draws a block of numbers, n of each key, at its own places if there are any."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     exists, place = at < total, (at % n).to(tl.int64)
@@ -95,4 +95,4 @@ def uniform_kernel(found, keys, places, n, total, IS_GUMBEL: tl.constexpr, BLOCK
         place = tl.load(places + at, mask=exists, other=0)
     key = tl.load(keys + at // n, mask=exists, other=0)
     drawn = gumbel_at(key, place) if IS_GUMBEL else uniform_at(key, place)
-    tl.store(found + at, drawn, mask=exists)
+    tl.store(numbers + at, drawn, mask=exists)

@@ -1,8 +1,8 @@
 """Ladders on CUDA: a warp reads the strings of one side of a game one after the other, each to the end, without waiting
 for the host. `features.readings.Ladders` says what counts as a ladder.
 
-Boards are planes of bit rows, row r in lane r (see `rows`), held in registers: own, other, the stones of the defender
-and of the attacker; target, the whole string in danger; exists, the board. The reading goes depth first, by the same
+Boards are planes of bit rows, row r in lane r (see `rows`), held in registers: defender and attacker, their stones;
+target, the whole string in danger; exists, the board. The reading goes depth first, by the same
 order of moves as `cpu.ladders`. What must be taken back lies on a stack of frames in scratch memory: frame d holds the
 board after the d-th attack, the string in atari and the answers that are left, and what takes the attack back. A
 reading of more attacks than half the points and a row is given up, too: where nothing is captured each fills two
@@ -24,11 +24,11 @@ READING, SAFE, CAUGHT, GIVEN_UP = tl.constexpr(0), tl.constexpr(1), tl.constexpr
 
 
 def read(
-    black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int, ko: Tensor | None = None
+    black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, max_answers: int, ko: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """Returns the ladders of B positions; see `cpu.ladders.read`."""
     num_games, size = black.shape
-    found = torch.zeros(3, num_games, 2, size, dtype=torch.int32, device=black.device)
+    ladders = torch.zeros(3, num_games, 2, size, dtype=torch.int32, device=black.device)
     given_up = torch.zeros(num_games, dtype=torch.int32, device=black.device)
     depth = size * size // 2 + size
     slots = max(1, min(MOST_SLOTS, MOST_PROGRAMS // max(1, 2 * num_games)))
@@ -37,15 +37,15 @@ def read(
     frames = torch.empty(programs, depth, PLANES.value, size, dtype=torch.int32, device=black.device)
     whose = black if mover is None else mover  # what is not asked for may be anything
     bans = black if ko is None else ko
-    given = black, white, on_board, whose, bans, frames, found, given_up, num_games, slots, most
+    arguments = black, white, on_board, whose, bans, frames, ladders, given_up, num_games, slots, max_answers
     kinds = {"FOR_MOVER": mover is not None, "AS_KATAGO": ko is not None}
-    launch(ladders_kernel, programs, *given, N=size, DEPTH=depth, **kinds, num_warps=1)
-    return *found.unbind(0), given_up.to(torch.int64)
+    launch(ladders_kernel, programs, *arguments, N=size, DEPTH=depth, **kinds, num_warps=1)
+    return *ladders.unbind(0), given_up.to(torch.int64)
 
 
 @triton.jit(do_not_specialize=["num_games", "slots", "most"])  # it takes seconds to compile
 def ladders_kernel(
-    black, white, on_board, mover, bans, frames, found, given_up, num_games, slots, most,
+    black, white, on_board, mover, bans, frames, ladders, given_up, num_games, slots, max_answers,
     N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr, AS_KATAGO: tl.constexpr,
 ):  # fmt: skip
     """Each program reads the strings of one side of a game, then goes on to the next side that is `num_programs` tasks
@@ -56,42 +56,42 @@ def ladders_kernel(
         colour = task % 2
         game, slot = task // 2 // slots, task // 2 % slots
         first, second = load_rows(black, game, N), load_rows(white, game, N)
-        own, other = tl.where(colour == 0, first, second), tl.where(colour == 0, second, first)
+        defender, attacker = tl.where(colour == 0, first, second), tl.where(colour == 0, second, first)
         exists = load_rows(on_board, game, N)
         is_movers = colour == 0
         if FOR_MOVER:
             is_movers = tl.load(mover + game) == colour + 1
-        ban = tl.zeros_like(own)
+        ban = tl.zeros_like(defender)
         if AS_KATAGO:
             ban = rows.point_rows(tl.load(bans + game).to(tl.int32), N)
         caught, catching, escaping, number = _read_side(
-            own, other, exists, ban, is_movers, stack, slot, slots, most, N, DEPTH, FOR_MOVER, AS_KATAGO
+            defender, attacker, exists, ban, is_movers, stack, slot, slots, max_answers, N, DEPTH, FOR_MOVER, AS_KATAGO
         )
-        _add_rows(found, game * 2 + colour, caught, N)
-        _add_rows(found, (num_games + game) * 2 + colour, catching, N)
-        _add_rows(found, (2 * num_games + game) * 2 + colour, escaping, N)
+        _add_rows(ladders, game * 2 + colour, caught, N)
+        _add_rows(ladders, (num_games + game) * 2 + colour, catching, N)
+        _add_rows(ladders, (2 * num_games + game) * 2 + colour, escaping, N)
         tl.atomic_add(given_up + game, number, mask=number > 0)
 
 
 @triton.jit
-def _add_rows(found, index, rows, N: tl.constexpr):
+def _add_rows(ladders, index, rows, N: tl.constexpr):
     """Adds points to a plane that other programs add to."""
     lane = tl.arange(0, 32)
-    tl.atomic_or(found + index.to(tl.int64) * N + lane, rows, mask=(lane < N) & (rows != 0))
+    tl.atomic_or(ladders + index.to(tl.int64) * N + lane, rows, mask=(lane < N) & (rows != 0))
 
 
 @triton.jit
 def _read_side(
-    own, other, exists, ban, is_movers, stack, slot, slots, most,
+    defender, attacker, exists, ban, is_movers, stack, slot, slots, max_answers,
     N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr, AS_KATAGO: tl.constexpr,
 ):  # fmt: skip
     """Returns the stones of one side that are caught, the moves that catch and that save, and how many readings were
     given up, of the weak strings that belong to a slot."""
-    none = tl.zeros_like(own)
+    none = tl.zeros_like(defender)
     caught, catching, escaping, given_up, met = none, none, none, tl.sum(none, 0), tl.sum(none, 0)
-    empty = exists & ~(own | other)
+    empty = exists & ~(defender | attacker)
     # A stone next to three empty points makes its string strong; this spares the floods of most strings.
-    left = own & ~flood(_next_to_several(empty, True) & own, own)
+    left = defender & ~flood(_next_to_several(empty, True) & defender, defender)
     while any_point(left):
         target = flood(first_plane(left), left)
         left &= ~target
@@ -104,12 +104,14 @@ def _read_side(
         met += is_wanted.to(tl.int32)
         if is_in_slot:
             in_atari = number == 1
-            one, two = _attacks(own, other, target, exists, ban)
+            one, two = _attacks(defender, attacker, target, exists, ban)
             starts = tl.where(in_atari, liberties, one | two)
             while any_point(starts):
                 start = first_plane(starts)
                 starts &= ~start
-                result, saving = _read(own, other, target, exists, start, in_atari, stack, most, N, DEPTH, AS_KATAGO)
+                result, saving = _read(
+                    defender, attacker, target, exists, start, in_atari, stack, max_answers, N, DEPTH, AS_KATAGO
+                )
                 is_caught = (result == CAUGHT) & ~any_point(saving)
                 caught |= tl.where(is_caught, target, 0)
                 catching |= tl.where(is_caught & ~in_atari, start, 0)
@@ -120,7 +122,7 @@ def _read_side(
 
 @triton.jit
 def _read(
-    own, other, target, exists, start, in_atari, stack, most,
+    defender, attacker, target, exists, start, in_atari, stack, max_answers,
     N: tl.constexpr, DEPTH: tl.constexpr, AS_KATAGO: tl.constexpr,
 ):  # fmt: skip
     """Returns what becomes of a string after a first move of the attacker, `start`, or of one in atari, whose last
@@ -128,22 +130,23 @@ def _read(
     `first` and then `second` are tried. Defending: it is in atari at frame `depth`, `answers` are left. A frame was
     reached by `move`, which took `dead`; `later` is what the attacker may try in its place. On the stack both are one
     plane: `later` is empty."""
-    none, zero = tl.zeros_like(own), tl.sum(tl.zeros_like(own), 0)
+    none, zero = tl.zeros_like(defender), tl.sum(tl.zeros_like(defender), 0)
     first, second, dead, move, later, answer, saving = tl.where(in_atari, 0, start), none, none, none, none, none, none
     attacking, depth, result, answers = (in_atari == 0).to(tl.int32), in_atari.to(tl.int32) - 1, zero, none
     if in_atari:
-        answers = _answers(own, other, target, exists, in_atari)
+        answers = _answers(defender, attacker, target, exists, in_atari)
     listed = count(answers)
     while result == READING:
         goes_back, is_saved = depth != depth, depth != depth
         if attacking != 0:
             if any_point(first):
-                works, taken = _attack(own, other, target, exists, first, depth if AS_KATAGO else zero)
+                works, captured = _attack(defender, attacker, target, exists, first, depth if AS_KATAGO else zero)
                 if works:
-                    own, other, dead, move, later = own & ~taken, other | first, taken, first, second
-                    answers = _answers(own, other, target, exists, depth != depth)
+                    defender, attacker, dead = defender & ~captured, attacker | first, captured
+                    move, later = first, second
+                    answers = _answers(defender, attacker, target, exists, depth != depth)
                     attacking, depth, listed = zero, depth + 1, listed + count(answers)
-                    result = tl.where((listed > most) | (depth == DEPTH), GIVEN_UP, result)
+                    result = tl.where((listed > max_answers) | (depth == DEPTH), GIVEN_UP, result)
                 else:
                     first, second = second, none
             else:  # the answer that led here saves the string
@@ -151,33 +154,36 @@ def _read(
                 result = tl.where(depth < 0, SAFE, result)
         else:
             if any_point(answers):
-                reply = _next_answer(own, other, target, exists, answers)
+                reply = _next_answer(defender, attacker, target, exists, answers)
                 answers &= ~reply
                 answer = tl.where(depth == 0, reply, answer)
-                own_after, other_after, target_after, ko, liberties = _defend(own, other, target, exists, reply)
+                defender_after, attacker_after, target_after, ko, liberties = _defend(
+                    defender, attacker, target, exists, reply
+                )
                 is_saved = liberties > 2
                 if liberties == 2:
-                    frame = own, other, target, answers, dead, move | later
+                    frame = defender, attacker, target, answers, dead, move | later
                     for k in tl.static_range(PLANES):
                         store_rows(stack, depth * PLANES + k, frame[k], N)
                     tl.debug_barrier()  # it is read when the reading goes back
-                    own, other, target, attacking = own_after, other_after, target_after, zero + 1
-                    first, second = _attacks(own, other, target, exists, ko)
-                    if _is_double_ko(own, other, target, exists, AS_KATAGO):  # as if attacked, with no answer left
+                    defender, attacker, target, attacking = defender_after, attacker_after, target_after, zero + 1
+                    first, second = _attacks(defender, attacker, target, exists, ko)
+                    if _is_double_ko(defender, attacker, target, exists, AS_KATAGO):  # as if no answer was left
                         attacking, depth, answers = zero, depth + 1, none
             else:
                 depth -= 1
                 goes_back = depth >= 0
                 result = tl.where(depth < 0, CAUGHT, result)
         if goes_back:
-            own, other, target, answers, dead, tried = [
+            defender, attacker, target, answers, dead, tried = [
                 load_rows(stack, depth * PLANES + k, N) for k in (0, 1, 2, 3, 4, 5)
             ]
-            move, later, attacking = tried & other, tried & ~other, zero
+            move, later, attacking = tried & attacker, tried & ~attacker, zero
         if is_saved & in_atari & (depth == 0):
             saving |= answer
         elif is_saved:
-            own, other, first, second, attacking, depth = own | dead, other & ~move, later, none, zero + 1, depth - 1
+            defender, attacker, first, second = defender | dead, attacker & ~move, later, none
+            attacking, depth = zero + 1, depth - 1
     return result, saving
 
 
@@ -185,13 +191,13 @@ def _read(
 
 
 @triton.jit
-def _attacks(own, other, target, exists, ko):
+def _attacks(defender, attacker, target, exists, ko):
     """Returns the attacker's moves against a string with two liberties, the more promising first; those not worth a try
     are empty planes, behind those that are.
 
     The more promising one leaves the extension with fewer new empty points; where it gains three at once, it saves the
     string. ko: where the attacker may not play."""
-    empty = exists & ~(own | other)
+    empty = exists & ~(defender | attacker)
     liberties = neighbours(target) & empty
     one = first_plane(liberties)
     two = liberties & ~one
@@ -204,32 +210,32 @@ def _attacks(own, other, target, exists, ko):
 
 
 @triton.jit
-def _attack(own, other, target, exists, move, depth):
+def _attack(defender, attacker, target, exists, move, depth):
     """Returns whether an attacker's move can be made, and the stones that it takes. One that opens a ko can't, as that
     saves the string, but for KataGo's ladders at the first move, with a depth below 0: the defender may take back."""
-    empty = exists & ~(own | other | move)
+    empty = exists & ~(defender | attacker | move)
     near = neighbours(move)
-    dead = _dead(near & own & ~target, own, empty)
+    dead = _dead(near & defender & ~target, defender, empty)
     empty |= dead
     is_legal = any_point(near & empty)
     if is_legal == 0:
-        is_legal = any_point(neighbours(flood(move, other | move)) & empty)
-    return is_legal & ((depth < 0) | ~_is_ko(near, other, dead, empty)), dead
+        is_legal = any_point(neighbours(flood(move, attacker | move)) & empty)
+    return is_legal & ((depth < 0) | ~_is_ko(near, attacker, dead, empty)), dead
 
 
 @triton.jit
-def _is_double_ko(own, other, target, exists, AS_KATAGO: tl.constexpr):
+def _is_double_ko(defender, attacker, target, exists, AS_KATAGO: tl.constexpr):
     """Returns whether the attacker wins by two kos, which only KataGo looks at; see `cpu.ladders`."""
-    empty = exists & ~(own | other)
+    empty = exists & ~(defender | attacker)
     liberties = neighbours(target) & empty
     is_dead = any_point(target) == 0
     if AS_KATAGO:
-        is_dead = any_point(neighbours(liberties) & (empty | other)) == 0
+        is_dead = any_point(neighbours(liberties) & (empty | attacker)) == 0
     if is_dead:
         one = first_plane(liberties)
-        is_dead = _takes_one(own, one, empty) & _takes_one(own, liberties & ~one, empty)
+        is_dead = _takes_one(defender, one, empty) & _takes_one(defender, liberties & ~one, empty)
     if is_dead:
-        left = flood(neighbours(target) & other, other)
+        left = flood(neighbours(target) & attacker, attacker)
         while any_point(left):
             string = flood(first_plane(left), left)
             left &= ~string
@@ -238,14 +244,14 @@ def _is_double_ko(own, other, target, exists, AS_KATAGO: tl.constexpr):
 
 
 @triton.jit
-def _takes_one(own, move, empty):
+def _takes_one(defender, move, empty):
     """Returns whether of the strings beside a point exactly one is in atari, which is a single stone there, and whether
     connecting there leaves at most two liberties."""
-    joined = flood(move, own | move)
-    left, single = neighbours(move) & own, tl.sum(tl.zeros_like(own), 0)
+    joined = flood(move, defender | move)
+    left, single = neighbours(move) & defender, tl.sum(tl.zeros_like(defender), 0)
     while any_point(left):
         stone = first_plane(left)
-        string = flood(stone, own)
+        string = flood(stone, defender)
         left &= ~stone
         in_atari = count(neighbours(string) & empty) == 1
         single += tl.where(in_atari, tl.where(count(string) == 1, 1, 2), 0)
@@ -253,47 +259,47 @@ def _takes_one(own, move, empty):
 
 
 @triton.jit
-def _defend(own, other, target, exists, move):
-    """Plays a defender's move. Returns own, other and target after it, the point of a ko that it opens, and the
-    target's liberties. A suicide leaves the target without any."""
-    empty = exists & ~(own | other | move)
+def _defend(defender, attacker, target, exists, move):
+    """Plays a defender's move. Returns the stones of both and the target after it, the point of a ko that it opens, and
+    the target's liberties. A suicide leaves the target without any."""
+    empty = exists & ~(defender | attacker | move)
     near = neighbours(move)
-    dead = _dead(near & other, other, empty)
-    ko = tl.where(_is_ko(near, own, dead, empty | dead), dead, 0)
-    own, other, empty = own | move, other & ~dead, empty | dead
+    dead = _dead(near & attacker, attacker, empty)
+    ko = tl.where(_is_ko(near, defender, dead, empty | dead), dead, 0)
+    defender, attacker, empty = defender | move, attacker & ~dead, empty | dead
     if any_point(near & target):
-        joins = any_point(near & own & ~target)
+        joins = any_point(near & defender & ~target)
         target |= move
         if joins:
-            target = flood(target, own)
-    return own, other, target, ko, count(neighbours(target) & empty)
+            target = flood(target, defender)
+    return defender, attacker, target, ko, count(neighbours(target) & empty)
 
 
 @triton.jit
-def _answers(own, other, target, exists, is_all):
+def _answers(defender, attacker, target, exists, is_all):
     """Returns the defender's moves: the extension, and where it takes strings in atari that touch the target; unless
     all are asked for no captures where the extension saves it anyway."""
-    empty = exists & ~(own | other)
+    empty = exists & ~(defender | attacker)
     near = neighbours(target)
-    last, touching = near & empty, near & other
-    found = last
+    last, touching = near & empty, near & attacker
+    moves = last
     # A stone with two empty neighbours is not in atari, nor is any that hangs together with it.
-    free = _next_to_several(empty, False) & other
+    free = _next_to_several(empty, False) & attacker
     if any_point(touching & ~free) & (is_all | (count(neighbours(last) & empty) < 3)):
-        left = flood(touching, other)
+        left = flood(touching, attacker)
         left &= ~flood(free & left, left)
         while any_point(left):
             string = flood(first_plane(left), left)
             left &= ~string
             liberties = neighbours(string) & empty
-            found |= tl.where(count(liberties) == 1, liberties, 0)
-    return found
+            moves |= tl.where(count(liberties) == 1, liberties, 0)
+    return moves
 
 
 @triton.jit
-def _next_answer(own, other, target, exists, left):
+def _next_answer(defender, attacker, target, exists, left):
     """Returns the answer of those left that comes next: captures from the first point on, then the extension."""
-    takes = left & ~(neighbours(target) & exists & ~(own | other))
+    takes = left & ~(neighbours(target) & exists & ~(defender | attacker))
     return tl.where(any_point(takes), first_plane(takes), left)
 
 
@@ -302,10 +308,10 @@ def _next_to_several(empty, THREE: tl.constexpr):
     """Returns the points next to at least two, or three, points of the plane. Bits may run over the last column."""
     left, right, up, down = shifts(empty)
     if THREE:
-        found = (left & right & (up | down)) | ((left | right) & up & down)
+        points = (left & right & (up | down)) | ((left | right) & up & down)
     else:
-        found = (left & right) | (up & down) | ((left | right) & (up | down))
-    return found
+        points = (left & right) | (up & down) | ((left | right) & (up | down))
+    return points
 
 
 @triton.jit

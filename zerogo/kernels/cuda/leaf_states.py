@@ -24,12 +24,12 @@ LEVELS = tl.constexpr(32)  # nodes of a path that are compared at a time
 
 def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
     """Returns what the moves lead to, as `cpu.leaf_states.step_leaves`."""
-    ways, games, found, after = shared.leaf_fields(states, path, words)
-    number, recent, _, size = found.recent.shape
-    given = words, actions, ways, games, keys, after, found, ways.path.shape[1], games.seen.shape[1]
-    sizes = {"N": size, "RECENT": recent, "MOVES": found.moves.shape[1], "ANY_SUPERKO": states.rules.any_superko}
-    launch(leaf_kernel, number, *given, **sizes, TILE=triton.next_power_of_2(recent * 2 * size), num_warps=1)
-    return after._asdict() | found._asdict()
+    ways, games, leaves, after = shared.leaf_fields(states, path, words)
+    number, recent, _, size = leaves.recent.shape
+    arguments = words, actions, ways, games, keys, after, leaves, ways.path.shape[1], games.seen.shape[1]
+    sizes = {"N": size, "RECENT": recent, "MOVES": leaves.moves.shape[1], "ANY_SUPERKO": states.rules.any_superko}
+    launch(leaf_kernel, number, *arguments, **sizes, TILE=triton.next_power_of_2(recent * 2 * size), num_warps=1)
+    return after._asdict() | leaves._asdict()
 
 
 def pack(position: Any) -> Tensor:
@@ -59,13 +59,13 @@ def root_kernel(fields, on_board, komi, words, result, N: tl.constexpr):
     if on_board is None:
         _pack(words + k * (3 * N + SMALL_WORDS), position, N)
     else:
-        found = _result(position, rows.load_rows(on_board, k, N), tl.load(komi + k))
-        tl.store(result + k, tl.where(position.finished, found, 0.0))
+        value = _result(position, rows.load_rows(on_board, k, N), tl.load(komi + k))
+        tl.store(result + k, tl.where(position.finished, value, 0.0))
 
 
 @triton.jit(do_not_specialize=["num_levels", "width"])
 def leaf_kernel(
-    words, actions, path, games, keys, after, found, num_levels, width,
+    words, actions, path, games, keys, after, leaves, num_levels, width,
     N: tl.constexpr, RECENT: tl.constexpr, MOVES: tl.constexpr, TILE: tl.constexpr, ANY_SUPERKO: tl.constexpr,
 ):  # fmt: skip
     """Writes all that one simulation's move leads to; width is H. All is read before anything is written, or each read
@@ -86,14 +86,14 @@ def leaf_kernel(
     if position.finished:
         result = _result(position, on_board, komi)
     board.store_position(after, k, position, N)
-    _pack(found.words + k * (3 * N + SMALL_WORDS), position, N)
+    _pack(leaves.words + k * (3 * N + SMALL_WORDS), position, N)
     legal, _ = board.legal_points(position, on_board, suicide, N)
-    rows.store_points(found.legal + k * (N * N + 1), legal, N)
+    rows.store_points(leaves.legal + k * (N * N + 1), legal, N)
     at, move = tl.arange(0, TILE), tl.arange(0, 8)
-    tl.store(found.recent + k * (RECENT * 2 * N) + at, past, mask=at < RECENT * 2 * N)
-    tl.store(found.moves + k * MOVES + move, past_moves.to(tl.int16), mask=move < MOVES)
-    tl.store(found.result + k, result)
-    tl.store(found.repeats + k, repeats)
+    tl.store(leaves.recent + k * (RECENT * 2 * N) + at, past, mask=at < RECENT * 2 * N)
+    tl.store(leaves.moves + k * MOVES + move, past_moves.to(tl.int16), mask=move < MOVES)
+    tl.store(leaves.result + k, result)
+    tl.store(leaves.repeats + k, repeats)
 
 
 @triton.jit
@@ -152,16 +152,16 @@ def _repeats(path, games, game, first, depth, action, hashed, width, N: tl.const
 def _is_on_path(path, first, depth, hashed, superko, N: tl.constexpr):
     """Returns whether a node from the root to the leaf's parent has this hash, under situational superko with the
     leaf's side to move."""
-    found, start = tl.full((), 0, tl.int32), tl.full((), 0, tl.int64)
-    while (found == 0) & (start <= depth):
+    repeats, start = tl.full((), 0, tl.int32), tl.full((), 0, tl.int64)
+    while (repeats == 0) & (start <= depth):
         level = start + tl.arange(0, LEVELS)
         is_there = level <= depth
         row = tl.load(path.path + first + level, mask=is_there, other=0).to(tl.int64)
         same = _hash_in(path.words + row * (3 * N + SMALL_WORDS) + 3 * N, is_there) == hashed
         counts = is_there & same & ((superko != board.SITUATIONAL) | (((depth - level) & 1) == 1))
-        found = tl.max(counts.to(tl.int32), 0)
+        repeats = tl.max(counts.to(tl.int32), 0)
         start += LEVELS
-    return found != 0
+    return repeats != 0
 
 
 @triton.jit

@@ -20,9 +20,9 @@ def paint(spans: tuple[tuple[int, int], ...], rows: Tensor, counts: Tensor, dtyp
     num_games, num_rows, size = rows.shape
     num_planes = sum(width for _, width in spans)
     planes = torch.empty(num_games, size, size, num_planes, dtype=dtype, device=rows.device)
-    given, total = (rows, counts, _table(spans, rows.device), planes), planes.numel()
+    inputs, total = (rows, counts, _table(spans, rows.device), planes), planes.numel()
     sizes = {"N": size, "C": num_planes, "R": num_rows, "ONLY_ROWS": all(form == ROWS for form, _ in spans)}
-    launch(paint_kernel, triton.cdiv(total, BLOCK), *given, total, **sizes, WIDE=total > MOST_INT32, BLOCK=BLOCK)
+    launch(paint_kernel, triton.cdiv(total, BLOCK), *inputs, total, **sizes, WIDE=total > MOST_INT32, BLOCK=BLOCK)
     return planes
 
 
@@ -58,10 +58,10 @@ def paint_kernel(
     word = tl.load(rows + (game * R + index) * N + row, exists & (form == IS_ROWS), 0)
     result = (word >> column) & 1
     if not ONLY_ROWS:
-        own, greatest = tl.load(table + 2 * C + plane, exists, 0), tl.load(table + 3 * C + plane, exists, 0)
+        number, greatest = tl.load(table + 2 * C + plane, exists, 0), tl.load(table + 3 * C + plane, exists, 0)
         is_count = form == IS_COUNTS
         count = tl.load(counts + index.to(tl.int64) * (total // C) + point, exists & is_count, 0).to(tl.int32)
-        result = tl.where(is_count, (tl.minimum(count, greatest) == own).to(tl.int32), result)
+        result = tl.where(is_count, (tl.minimum(count, greatest) == number).to(tl.int32), result)
     tl.store(planes + element, result.to(tl.float32).to(planes.dtype.element_ty), exists)
 
 
@@ -69,19 +69,19 @@ def history(black: Tensor, white: Tensor, recent: Tensor, to_play: Tensor, numbe
     """Returns own stones now and in `number` earlier positions, then the opponent's, as `cpu.planes.history`: int32 [B,
     2 * (number + 1), N]."""
     num_games, size = black.shape
-    found = torch.empty(num_games, 2 * (number + 1), size, dtype=torch.int32, device=black.device)
+    rows = torch.empty(num_games, 2 * (number + 1), size, dtype=torch.int32, device=black.device)
     if num_games:
         # Samples are views of records, in which a game's fields lie far from the next one's.
         assert (black.stride(1), white.stride(), recent[0].is_contiguous()) == (1, black.stride(), True)
         strides = black.stride(0), recent.stride(0), to_play.stride(0)
         sizes = {"N": size, "NUMBER": number, "TILE": triton.next_power_of_2(2 * (number + 1) * size)}
-        history_kernel[(num_games,)](black, white, recent, to_play, found, *strides, **sizes)
-    return found
+        history_kernel[(num_games,)](black, white, recent, to_play, rows, *strides, **sizes)
+    return rows
 
 
 @triton.jit
 def history_kernel(
-    black, white, recent, to_play, found, stride, recent_stride, to_play_stride,
+    black, white, recent, to_play, rows, stride, recent_stride, to_play_stride,
     N: tl.constexpr, NUMBER: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Writes one game's."""
@@ -93,4 +93,4 @@ def history_kernel(
     stones |= tl.load(white + game * stride + row, mask=exists & (ago == 0) & is_white, other=0)
     earlier = game * recent_stride + ((ago - 1) * 2 + is_white.to(tl.int32)) * N + row
     stones |= tl.load(recent + earlier, mask=exists & (ago > 0), other=0)
-    tl.store(found + game * (2 * (NUMBER + 1) * N) + at, stones, mask=exists)
+    tl.store(rows + game * (2 * (NUMBER + 1) * N) + at, stones, mask=exists)

@@ -18,8 +18,8 @@ def play_out(state: Any, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]
     `cpu.playouts.play_out`."""
     number, size = len(keys), state.board_size
     last = torch.empty(3, number, size, dtype=torch.int32, device=keys.device)
-    given = fields_of(PositionFields, state), state.on_board, keys, longest, last, number // max(1, state.num_games)
-    launch(play_kernel, number, *given, N=size, num_warps=1)
+    arguments = fields_of(PositionFields, state), state.on_board, keys, longest, last, number // max(1, state.num_games)
+    launch(play_kernel, number, *arguments, N=size, num_warps=1)
     return last[:2], last[2]
 
 
@@ -29,35 +29,35 @@ def play_kernel(fields, on_board, keys, longest, last, each, N: tl.constexpr):
     k = tl.program_id(0)
     game = k // each
     position, exists = board.load_position(fields, game, N), rows.load_rows(on_board, game, N)
-    own, other = board.sides(position)
+    own_stones, other = board.sides(position)
     atari, struck, key = position.atari, rows.point_rows(position.ko, N), tl.load(keys + k)
-    seen, first, none = tl.zeros_like(own), tl.zeros_like(own), tl.zeros_like(own)
+    seen, first, none = tl.zeros_like(own_stones), tl.zeros_like(own_stones), tl.zeros_like(own_stones)
     passes, ply = tl.where(position.finished, 2, position.passes), position.ply * 0
-    most = tl.load(longest + game)
-    goes_on = (passes < 2) & (ply < most)
+    max_plies = tl.load(longest + game)
+    goes_on = (passes < 2) & (ply < max_plies)
     while goes_on:
-        empty = exists & ~(own | other)
-        points = empty & ~struck & ~_eyes(own, exists)
+        empty = exists & ~(own_stones | other)
+        points = empty & ~struck & ~_eyes(own_stones, exists)
         key += GOLDEN
         place = _point_of(points, (mix(key) >> 40) & 0xFFFFFF)
         is_pass = rows.any_point(points) == 0
-        safe = rows.neighbours(empty | (own & ~atari) | (other & atari))
+        safe = rows.neighbours(empty | (own_stones & ~atari) | (other & atari))
         is_move = rows.any_point(place & safe)
         struck |= place
         if is_move:
-            own, other, atari, taken, _, is_ko = board.put_stone(place, own, other, atari, exists, False)
+            own_stones, other, atari, dead, _, is_ko = board.put_stone(place, own_stones, other, atari, exists, False)
             first |= tl.where((ply & 1) == 0, place & ~seen, 0)
             seen |= place
-            struck = tl.where(is_ko, taken, 0)
+            struck = tl.where(is_ko, dead, 0)
         passes = tl.where(is_move, 0, passes + is_pass.to(tl.int32))
         if is_move | is_pass:
-            own, other, ply = other, own, ply + 1
+            own_stones, other, ply = other, own_stones, ply + 1
             struck = tl.where(is_pass, none, struck)
-        goes_on = (passes < 2) & (ply < most)
+        goes_on = (passes < 2) & (ply < max_plies)
     is_black = (position.to_play == 1) == ((ply & 1) == 0)
     planes = tl.num_programs(0).to(tl.int64)
-    rows.store_rows(last, k, tl.where(is_black, own, other), N)
-    rows.store_rows(last, planes + k, tl.where(is_black, other, own), N)
+    rows.store_rows(last, k, tl.where(is_black, own_stones, other), N)
+    rows.store_rows(last, planes + k, tl.where(is_black, other, own_stones), N)
     rows.store_rows(last, 2 * planes + k, first, N)
 
 
@@ -77,10 +77,10 @@ def pick_kernel(planes, drawn, actions, N: tl.constexpr):
 
 
 @triton.jit
-def _eyes(own, exists):
+def _eyes(stones, exists):
     """Returns `flood.eyes`, whatever stands on them: int32 [32]."""
     off = ~exists
-    solid = own | off
+    solid = stones | off
     above, below = rows.from_above(solid), rows.from_below(solid)
     a, b, c, d = (above << 1) | 1, above >> 1, (below << 1) | 1, below >> 1
     edge = (off << 1) | 1 | (off >> 1) | rows.from_above(off) | rows.from_below(off)

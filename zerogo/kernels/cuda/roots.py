@@ -32,9 +32,9 @@ def result(search_state: Any, games: Tensor, settings: Any) -> tuple[Tensor, ...
     by_move = [searched.prior.new_empty(number, actions, dtype=kind) for kind in (torch.int32, *[torch.float32] * 2)]
     visits, policy, prior = by_move
     value, action = prior.new_empty(number), prior.new_empty(number, dtype=torch.int64)
-    given = fields_of(Trees, searched), fields_of(Searches, search_state), games, visits, policy, value, prior, action
-    numbers = searched.num_nodes, settings.c_visit, settings.c_scale
-    launch(result_kernel, number, *given, *numbers, **tree.kind_of(searched))
+    fields = fields_of(Trees, searched), fields_of(Searches, search_state)
+    numbers = games, visits, policy, value, prior, action, searched.num_nodes, settings.c_visit, settings.c_scale
+    launch(result_kernel, number, *fields, *numbers, **tree.kind_of(searched))
     return visits, policy, value, prior, action
 
 
@@ -53,16 +53,16 @@ def result_kernel(
     logit = tl.log(tl.maximum(node.prior, TINY)) + tree._scale(whole, node) * completed
     logit = tl.where(node.is_open, logit, -float("inf"))
     weight = tl.exp(logit - tl.max(logit, 0))
-    found = tl.div_rn(weight, tl.zeros_like(weight) + tree._exact_sum(weight))
+    shares = tl.div_rn(weight, tl.zeros_like(weight) + tree._exact_sum(weight))
     new = node.visits - tl.load(searches.kept_visits + game * KIND.ACTIONS + moves, mask=exists, other=0.0)
     new = tl.where(node.is_open, new, -1.0)
     noise = tl.load(searches.gumbel + game * KIND.ACTIONS + moves, mask=exists, other=0.0)
     best = tl.argmax(tl.where(node.is_open & (new == tl.max(new, 0)), logit + noise, -float("inf")), 0)
-    mean = tree._exact_sum(found * completed)
+    mean = tree._exact_sum(shares * completed)
     if tl.load(trees.terminal + row) != 0:
         mean = tl.load(trees.value + row)
     tl.store(visits + at, node.visits.to(tl.int32), mask=exists)
-    tl.store(policy + at, found, mask=exists)
+    tl.store(policy + at, shares, mask=exists)
     tl.store(priors + at, node.prior, mask=exists)
     tl.store(value + k, mean)
     tl.store(action + k, best.to(tl.int64))
@@ -78,9 +78,9 @@ def make_roots(
     """Empties the trees of some games (int64 [K], all different) and writes their roots; counts those where there was
     something to be kept. words: int32 [K, W]. prior: float32 [K, A]. value: float32 [K]. finished: bool [K]."""
     searched = search_state.tree
-    given = fields_of(Trees, searched), search_state.deepest, search_state.overflowed, games
+    fields = fields_of(Trees, searched), search_state.deepest, search_state.overflowed, games
     numbers = words, prior, value, finished, value if score is None else score, searched.num_nodes
-    launch(make_kernel, len(games), *given, *numbers, **tree.kind_of(searched))
+    launch(make_kernel, len(games), *fields, *numbers, **tree.kind_of(searched))
 
 
 @triton.jit(do_not_specialize=["num_nodes"])
@@ -134,9 +134,9 @@ def begin_searches(
     legal: bool [K, A]. move_keys, budgets: int64 [K]. explores: bool [K], None is all. places: int64 [K, A], see
     `search.game.Game.noise_places`."""
     searched = search_state.tree
-    given = fields_of(Trees, searched), fields_of(Searches, search_state), search_state.keys, games, legal, move_keys
-    numbers = budgets, explores, places, searched.num_nodes, search_state.longest, max_considered
-    launch(begin_kernel, len(games), *given, *numbers, **tree.kind_of(searched))
+    fields = fields_of(Trees, searched), fields_of(Searches, search_state), search_state.keys
+    of_games, numbers = (games, legal, move_keys, budgets, explores, places), (searched.num_nodes, search_state.longest)
+    launch(begin_kernel, len(games), *fields, *of_games, *numbers, max_considered, **tree.kind_of(searched))
 
 
 @triton.jit(do_not_specialize=["num_nodes", "longest", "max_considered"])
@@ -147,7 +147,7 @@ def begin_kernel(
     """Begins the search of one game."""
     k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
     row, moves = game * num_nodes + ROOT, tl.arange(0, KIND.TILE)
-    exists, at, own = moves < KIND.ACTIONS, row * KIND.ACTIONS + moves, game * KIND.ACTIONS + moves
+    exists, at, at_root = moves < KIND.ACTIONS, row * KIND.ACTIONS + moves, game * KIND.ACTIONS + moves
     is_legal = tl.load(legal + k * KIND.ACTIONS + moves, mask=exists, other=0) != 0
     children = tl.where(is_legal, tl.load(trees.children + at, mask=exists, other=ILLEGAL), ILLEGAL)
     prior = tl.where(is_legal, tl.load(trees.prior + at, mask=exists, other=0.0), 0.0)
@@ -165,9 +165,9 @@ def begin_kernel(
     noise = draws.gumbel_at(draws.key_of(key, NOISE), place)
     if explores is not None:
         noise = tl.where(tl.load(explores + k) != 0, noise, 0.0)
-    tl.store(searches.kept_visits + own, kept.to(tl.float32), mask=exists)
-    tl.store(searches.root_prior + own, prior, mask=exists)
-    tl.store(searches.gumbel + own, noise, mask=exists)
+    tl.store(searches.kept_visits + at_root, kept.to(tl.float32), mask=exists)
+    tl.store(searches.root_prior + at_root, prior, mask=exists)
+    tl.store(searches.gumbel + at_root, noise, mask=exists)
     budget = tl.where(tl.load(trees.terminal + row) != 0, 0, tl.load(budgets + k))
     tl.store(searches.budget + game, budget)
     tl.store(searches.done + game, budget * 0)

@@ -16,17 +16,17 @@ def pass_alive_rows(
     black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, by_vital: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's pass-alive points: int32 [B, N] three times, bool [B] -> int32 [B, N] twice."""
-    found = [torch.empty_like(each, memory_format=torch.contiguous_format) for each in (black, white)]
+    areas = [torch.empty_like(each, memory_format=torch.contiguous_format) for each in (black, white)]
     sizes = {"N": black.shape[1], "BY_VITAL": by_vital}
-    launch(alive_kernel, len(black), black, white, on_board, suicide, *found, None, **sizes, num_warps=1)
-    return tuple(found)
+    launch(alive_kernel, len(black), black, white, on_board, suicide, *areas, None, **sizes, num_warps=1)
+    return tuple(areas)
 
 
 def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
     """Returns whether every point is pass-alive: bool [B]. Most games need no more than a quick look."""
-    found, sizes = torch.empty_like(suicide), {"N": black.shape[1], "BY_VITAL": True}
-    launch(alive_kernel, len(black), black, white, on_board, suicide, None, None, found, **sizes, num_warps=1)
-    return found
+    is_alive, sizes = torch.empty_like(suicide), {"N": black.shape[1], "BY_VITAL": True}
+    launch(alive_kernel, len(black), black, white, on_board, suicide, None, None, is_alive, **sizes, num_warps=1)
+    return is_alive
 
 
 @triton.jit
@@ -61,18 +61,18 @@ def _may_be_alive(black, white, empty):
 
 
 @triton.jit
-def area_for_good(own, other, empty, may_die, BY_VITAL: tl.constexpr):
+def area_for_good(stones, other, empty, may_die, BY_VITAL: tl.constexpr):
     """Returns the pass-alive stones and territory of the colour of `own`: int32 [32] each, may_die a bool scalar.
 
     other: all points without an own stone."""
     must = tl.where(may_die, other, empty)
-    alive, changes = own, rows.any_point(own)
+    alive, changes = stones, rows.any_point(stones)
     while changes:
-        twice = _with_two_eyes(own, alive, other, empty, must) & alive
+        twice = _with_two_eyes(stones, alive, other, empty, must) & alive
         changes = rows.any_point(alive ^ twice) & rows.any_point(twice)
         alive = twice
     area, left = alive, tl.where(rows.any_point(alive), other, 0)
-    near, near_struck, more = rows.neighbours(alive), rows.neighbours(own & ~alive), rows.any_point(left)
+    near, near_struck, more = rows.neighbours(alive), rows.neighbours(stones & ~alive), rows.any_point(left)
     while more:
         region = rows.flood(rows.first_plane(left), other)
         left = left & ~region
@@ -80,7 +80,7 @@ def area_for_good(own, other, empty, may_die, BY_VITAL: tl.constexpr):
         is_small = rows.count(region & ~near) <= 1
         if BY_VITAL:
             if is_closed & (is_small == 0):
-                once, _ = _count_eye(region, own, must, tl.zeros_like(own), tl.zeros_like(own))
+                once, _ = _count_eye(region, stones, must, tl.zeros_like(stones), tl.zeros_like(stones))
                 is_small = rows.any_point(region & empty) & rows.any_point(once)
         area = tl.where(is_closed & is_small, area | region, area)
         more = rows.any_point(left)
@@ -88,33 +88,33 @@ def area_for_good(own, other, empty, may_die, BY_VITAL: tl.constexpr):
 
 
 @triton.jit
-def _with_two_eyes(own, alive, other, empty, must):
+def _with_two_eyes(stones, alive, other, empty, must):
     """Returns the strings with two vital regions or more that touch no string that was struck off."""
-    once, twice = tl.zeros_like(own), tl.zeros_like(own)
-    near, near_struck = rows.neighbours(own), rows.neighbours(own & ~alive)
+    once, twice = tl.zeros_like(stones), tl.zeros_like(stones)
+    near, near_struck = rows.neighbours(stones), rows.neighbours(stones & ~alive)
     left, more = other, rows.any_point(other)
     while more:
         region = rows.flood(rows.first_plane(left), other)
         left = left & ~region
         bars = (region & near_struck) | (region & must & ~near)
         if rows.any_point(region & empty) & (rows.any_point(bars) == 0):
-            once, twice = _count_eye(region, own, must, once, twice)
+            once, twice = _count_eye(region, stones, must, once, twice)
         more = rows.any_point(left)
     return twice
 
 
 @triton.jit
-def _count_eye(region, own, must, once, twice):
+def _count_eye(region, stones, must, once, twice):
     """Returns the strings with one vital region and more, and with two and more, this region counted, too: it is vital
     to those strings beside its first point to be touched that touch all others as well."""
-    wanted = region & must
-    beside = rows.neighbours(rows.first_plane(wanted)) & own
-    more = rows.any_point(beside)
+    must_touch = region & must
+    candidates = rows.neighbours(rows.first_plane(must_touch)) & stones
+    more = rows.any_point(candidates)
     while more:
-        string = rows.flood(rows.first_plane(beside), own)
-        beside = beside & ~string
-        is_vital = rows.any_point(wanted & ~rows.neighbours(string)) == 0
+        string = rows.flood(rows.first_plane(candidates), stones)
+        candidates = candidates & ~string
+        is_vital = rows.any_point(must_touch & ~rows.neighbours(string)) == 0
         twice = tl.where(is_vital, twice | (once & string), twice)
         once = tl.where(is_vital, once | string, once)
-        more = rows.any_point(beside)
+        more = rows.any_point(candidates)
     return once, twice

@@ -21,12 +21,12 @@ STRING, LOST, TAKEN = tl.constexpr(1 << 10), tl.constexpr(1 << 13), tl.constexpr
 MANY = tl.constexpr(1 << 14)  # more liberties than any string has
 
 
-def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
+def read(own_stones: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
     """Returns the tactics of B positions: int16 [8, B, N, N]; see `cpu.tactics.read`."""
-    num_games, size = own.shape
-    numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16, device=own.device)
+    num_games, size = own_stones.shape
+    numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16, device=own_stones.device)
     sizes = {"N": size, "COLUMNS": triton.next_power_of_2(size), "num_warps": 1}
-    launch(tactics_kernel, num_games, own, opponent, on_board, legal, numbers, **sizes)
+    launch(tactics_kernel, num_games, own_stones, opponent, on_board, legal, numbers, **sizes)
     return numbers
 
 
@@ -34,11 +34,11 @@ def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tens
 def tactics_kernel(owns, opponents, on_board, legal, numbers, N: tl.constexpr, COLUMNS: tl.constexpr):
     """Reads one game and writes its part of `numbers`."""
     game = tl.program_id(0).to(tl.int64)
-    own, opponent, moves = load_rows(owns, game, N), load_rows(opponents, game, N), load_rows(legal, game, N)
-    stones = own | opponent
+    own_stones, opponent, moves = load_rows(owns, game, N), load_rows(opponents, game, N), load_rows(legal, game, N)
+    stones = own_stones | opponent
     empty = load_rows(on_board, game, N) & ~stones
-    weak, hard, joined, after, near = _strings(own, opponent, empty, COLUMNS)
-    after = _after_hard(own, weak, empty, hard & moves, after, COLUMNS)
+    weak, hard, joined, after, near = _strings(own_stones, opponent, empty, COLUMNS)
+    after = _after_hard(own_stones, weak, empty, hard & moves, after, COLUMNS)
     row, column = tl.arange(0, LANES)[:, None], tl.arange(0, COLUMNS)[None, :]
     place, step = numbers + (game * N + row) * N + column, tl.num_programs(0).to(tl.int64) * N * N
     inside = (row < N) & (column < N)
@@ -54,29 +54,30 @@ def tactics_kernel(owns, opponents, on_board, legal, numbers, N: tl.constexpr, C
 
 
 @triton.jit
-def _strings(own, opponent, empty, COLUMNS: tl.constexpr):
+def _strings(own_stones, opponent, empty, COLUMNS: tl.constexpr):
     """Goes through the strings. Returns the opponent's in atari, the moves that need a flood, and three tiles: what a
     move joins, what it then has, and the liberties of the string on a point or of the opponent's weakest beside it."""
-    weak, once, twice, takes = tl.zeros_like(own), tl.zeros_like(own), tl.zeros_like(own), tl.zeros_like(own)
+    none = tl.zeros_like(own_stones)
+    weak, once, twice, takes = none, none, none, none
     joined, after = tl.zeros([LANES, COLUMNS], tl.int32), tl.zeros([LANES, COLUMNS], tl.int32)
     near = _tile(empty, COLUMNS) * MANY
-    left = own | opponent
+    left = own_stones | opponent
     while any_point(left):
         seed = first_plane(left)
-        is_own = any_point(seed & own)
-        string = flood(seed, tl.where(is_own, own, opponent))
+        is_own = any_point(seed & own_stones)
+        string = flood(seed, tl.where(is_own, own_stones, opponent))
         left &= ~string
         liberties = neighbours(string) & empty
-        number, size, beside = count(liberties), count(string), _tile(liberties, COLUMNS)
+        number, size, liberty_tile = count(liberties), count(string), _tile(liberties, COLUMNS)
         near += number * _tile(string, COLUMNS)
         if is_own:
-            joined += beside * (size + STRING + tl.where(number == 1, size * LOST, 0))
-            after += beside * (number - 1 + _numbers_beside(empty & ~liberties, COLUMNS))
+            joined += liberty_tile * (size + STRING + tl.where(number == 1, size * LOST, 0))
+            after += liberty_tile * (number - 1 + _numbers_beside(empty & ~liberties, COLUMNS))
             twice |= once & liberties
             once |= liberties
         else:
-            near = tl.where(beside != 0, tl.minimum(near, number), near)
-            after += beside * tl.where(number == 1, size * TAKEN, 0)
+            near = tl.where(liberty_tile != 0, tl.minimum(near, number), near)
+            after += liberty_tile * tl.where(number == 1, size * TAKEN, 0)
             weak |= tl.where(number == 1, string, 0)
             takes |= tl.where(number == 1, liberties, 0)
     after += _tile(~once, COLUMNS) * _numbers_beside(empty | weak, COLUMNS)
@@ -84,13 +85,13 @@ def _strings(own, opponent, empty, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def _after_hard(own, weak, empty, hard, after, COLUMNS: tl.constexpr):
+def _after_hard(own_stones, weak, empty, hard, after, COLUMNS: tl.constexpr):
     """Returns what moves have, with the liberties after those that need a flood: what the new string touches that is
     empty or was taken."""
     while any_point(hard):
         move = first_plane(hard)
         hard &= ~move
-        string, dead = flood(move, own | move), flood(neighbours(move) & weak, weak)
+        string, dead = flood(move, own_stones | move), flood(neighbours(move) & weak, weak)
         number = count(neighbours(string) & (empty | dead) & ~move)
         after = tl.where(_tile(move, COLUMNS) != 0, after - after % TAKEN + number, after)
     return after

@@ -65,11 +65,11 @@ def select(search_state: Any, settings: Any) -> Slots:
     empty = (like.new_empty(number) for like in (tree.size, tree.size, tree.terminal, tree.terminal))
     slots = Slots(tree.size.new_empty(number, num_nodes), *empty)
     under_way = torch.zeros_like(tree.visits) if leaves > 1 else tree.visits  # one simulation never reads it
-    given = fields_of(Trees, tree), under_way, fields_of(Searches, search_state), search_state.collisions, slots
+    arguments = fields_of(Trees, tree), under_way, fields_of(Searches, search_state), search_state.collisions, slots
     sizes = num_games, num_nodes, search_state.longest, leaves, tries(leaves)
     numbers = (float(getattr(settings, name)) for name in CHOICE_NUMBERS)
     kind = kind_of(tree, leaves > 1, settings.algorithm == "gumbel")
-    launch(select_kernel, num_games, *given, *sizes, *numbers, **kind)
+    launch(select_kernel, num_games, *arguments, *sizes, *numbers, **kind)
     return slots
 
 
@@ -98,8 +98,8 @@ def select_kernel(
     by_move, collided = tl.zeros_like(moves), tl.zeros_like(moves)
     goes_on = tried == 0
     while goes_on:
-        wanted = tl.load(searches.order + index * longest + tl.minimum(before + started, longest - 1))
-        root_move, child = _choose_at_root(game, wanted, by_move, collided, KIND)
+        target_visits = tl.load(searches.order + index * longest + tl.minimum(before + started, longest - 1))
+        root_move, child = _choose_at_root(game, target_visits, by_move, collided, KIND)
         slot = tl.minimum(started, leaves - 1) * num_games + index
         path = slots.path + slot * num_nodes
         row, depth, action, child, is_terminal = _descend(game, path, new, root_move, child, started < left, KIND)
@@ -171,10 +171,10 @@ def _finish_slots(game, slots, started, root_move, num_games, num_nodes, leaves,
 
 
 @triton.jit
-def _choose_at_root(game, wanted, by_move, collided, KIND: tl.constexpr):
+def _choose_at_root(game, target_visits, by_move, collided, KIND: tl.constexpr):
     """Returns the move to try at the root, and its child.
 
-    wanted: how many new visits the move should have. by_move: int32, simulations under way by their root moves.
+    target_visits: how many new visits the move should have. by_move: int32, simulations under way by their root moves.
     collided: int32, 1 for moves by which one collided."""
     settings, searches, place = game.settings, game.searches, game.index * KIND.ACTIONS
     node = _node_at(game, game.first + ROOT, searches.root_prior + place, KIND)
@@ -184,7 +184,7 @@ def _choose_at_root(game, wanted, by_move, collided, KIND: tl.constexpr):
         new = node.visits - tl.load(searches.kept_visits + place, mask=exists, other=0.0) + by_move.to(tl.float32)
         score = tl.log(tl.maximum(node.prior, TINY)) + _sigma(game, node)
         score = score + tl.load(searches.gumbel + place, mask=exists, other=0.0)
-        is_wanted = node.is_open & (new == wanted.to(tl.float32))
+        is_wanted = node.is_open & (new == target_visits.to(tl.float32))
         others = is_wanted & (collided == 0)
         is_wanted = tl.where(tl.max(others.to(tl.int32), 0) > 0, others, is_wanted)
         nobody = tl.max(is_wanted.to(tl.int32), 0) == 0
@@ -304,11 +304,11 @@ def expand_and_backup(
     assert len(value) == num_slots * num_games, f"{len(value)} simulations in {num_slots} slots of {num_games} games"
     fields = [getattr(selection, name) for name in SELECTED] + [getattr(leaves, name) for name in LANDED]
     score = value if score is None else score
-    found = Leaves(*(field.contiguous() for field in (*fields, prior, value, score)))
-    given = fields_of(Trees, tree), found, selection.counts, torch.empty_like(value), torch.empty_like(score)
+    leaf_tensors = Leaves(*(field.contiguous() for field in (*fields, prior, value, score)))
+    arguments = fields_of(Trees, tree), leaf_tensors, selection.counts, torch.empty_like(value), torch.empty_like(score)
     counters = search_state.done, search_state.deepest, search_state.exact_leaves
-    sizes = num_games, num_nodes, found.path.shape[1], num_slots
-    launch(expand_kernel, num_games, *given, *counters, *sizes, **kind_of(tree))
+    sizes = num_games, num_nodes, leaf_tensors.path.shape[1], num_slots
+    launch(expand_kernel, num_games, *arguments, *counters, *sizes, **kind_of(tree))
 
 
 @triton.jit(do_not_specialize=["num_games", "num_nodes", "num_levels", "num_slots"])
@@ -329,25 +329,25 @@ def expand_kernel(
             action = tl.load(leaves.action + k)
             is_terminal, repeats = tl.load(leaves.is_terminal + k) != 0, tl.load(leaves.repeats + k) != 0
             is_over = tl.load(leaves.finished + k) != 0
-            own = tl.where(is_over, tl.load(leaves.result + k), tl.load(leaves.value + k))
+            value = tl.where(is_over, tl.load(leaves.result + k), tl.load(leaves.value + k))
             if KIND.SCORES:
                 num_visits = tl.maximum(tl.load(trees.visits + last), 1).to(tl.float32)
                 mean = tl.div_rn(tl.load(trees.score_sum + last), num_visits)
                 score = tl.where(is_terminal | repeats, mean, tl.load(leaves.score + k))
                 tl.store(scores + k, score)
             if is_terminal:
-                own = tl.load(trees.value + last)
+                value = tl.load(trees.value + last)
             elif repeats:
                 visits = tl.maximum(tl.load(trees.visits + last), 1)
-                own = tl.div_rn(tl.load(trees.value_sum + last), visits.to(tl.float32))
+                value = tl.div_rn(tl.load(trees.value_sum + last), visits.to(tl.float32))
                 tl.store(trees.children + last * KIND.ACTIONS + action, ILLEGAL)
                 tl.store(trees.prior + last * KIND.ACTIONS + action, 0.0)
             else:
-                _expand(trees, leaves, k, first, used + ROOT, last, action, own, KIND)
+                _expand(trees, leaves, k, first, used + ROOT, last, action, value, KIND)
                 if KIND.SCORES:
                     tl.store(trees.score_sum + first + used + ROOT, score)
                 used += 1
-            tl.store(backed_up + k, own)
+            tl.store(backed_up + k, value)
             number += 1
             closed += ((is_terminal == 0) & repeats).to(tl.int64)
             ended += (is_terminal | (is_over & (repeats == 0))).to(tl.int64)
@@ -372,7 +372,7 @@ def expand_kernel(
 
 
 @triton.jit
-def _expand(trees, leaves, k, first, node, last, action, own, KIND: tl.constexpr):
+def _expand(trees, leaves, k, first, node, last, action, value, KIND: tl.constexpr):
     """Writes simulation k's node, with its own visit, and hangs it below its parent, the row `last`."""
     row, word, moves = first + node, tl.arange(0, KIND.WORD_TILE), tl.arange(0, KIND.TILE)
     is_word, exists = word < KIND.WORDS, moves < KIND.ACTIONS
@@ -383,9 +383,9 @@ def _expand(trees, leaves, k, first, node, last, action, own, KIND: tl.constexpr
     tl.store(trees.children + row * KIND.ACTIONS + moves, tl.where(is_open, UNVISITED, ILLEGAL), mask=exists)
     tl.store(trees.prior + row * KIND.ACTIONS + moves, prior, mask=exists)
     tl.store(trees.visits + row, 1)
-    tl.store(trees.value_sum + row, own)
-    tl.store(trees.square_sum + row, own * own)
-    tl.store(trees.value + row, own)
+    tl.store(trees.value_sum + row, value)
+    tl.store(trees.square_sum + row, value * value)
+    tl.store(trees.value + row, value)
     tl.store(trees.terminal + row, tl.load(leaves.finished + k))
     tl.store(trees.parent + row, (last - first).to(tl.int32))
     tl.store(trees.action + row, action.to(tl.int32))
@@ -393,7 +393,7 @@ def _expand(trees, leaves, k, first, node, last, action, own, KIND: tl.constexpr
 
 
 @triton.jit
-def _back_up(trees, path, depth, reached, own, score, KIND: tl.constexpr):
+def _back_up(trees, path, depth, reached, value, score, KIND: tl.constexpr):
     """Adds a visit, the value, its square and the score to the nodes of a path, the last of them at `depth`; each step
     up from `reached` is the opponent's."""
     start = depth * 0
@@ -402,7 +402,7 @@ def _back_up(trees, path, depth, reached, own, score, KIND: tl.constexpr):
         is_meant = level <= depth
         row = tl.load(path + level, mask=is_meant, other=0)
         is_mover = ((reached - level) & 1) == 0
-        signed = tl.where(is_mover, own, -own)
+        signed = tl.where(is_mover, value, -value)
         if KIND.SCORES:
             points = tl.load(trees.score_sum + row, mask=is_meant, other=0.0) + tl.where(is_mover, score, -score)
             tl.store(trees.score_sum + row, points, mask=is_meant)
@@ -411,7 +411,7 @@ def _back_up(trees, path, depth, reached, own, score, KIND: tl.constexpr):
         squares = tl.load(trees.square_sum + row, mask=is_meant, other=0.0)
         tl.store(trees.visits + row, visits + 1, mask=is_meant)
         tl.store(trees.value_sum + row, total + signed, mask=is_meant)
-        tl.store(trees.square_sum + row, squares + own * own, mask=is_meant)
+        tl.store(trees.square_sum + row, squares + value * value, mask=is_meant)
         start += LEVELS
 
 
@@ -422,8 +422,8 @@ def keep_subtree_(tree: Any, games: Tensor, actions: Tensor, deepest: Tensor | N
     """Makes the child by each action the root of its tree, with all below it: games, actions int64 [K]. With an action
     below 0 a tree stays as it is. deepest: int64 [B], brought up by one."""
     place = games.new_empty(len(games), tree.num_nodes)
-    given = fields_of(Trees, tree), games, actions, place, deepest, tree.num_nodes
-    launch(keep_kernel, len(games), *given, **kind_of(tree))
+    arguments = fields_of(Trees, tree), games, actions, place, deepest, tree.num_nodes
+    launch(keep_kernel, len(games), *arguments, **kind_of(tree))
 
 
 @triton.jit(do_not_specialize=["num_nodes"])
