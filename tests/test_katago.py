@@ -21,8 +21,7 @@ from zerogo.config.sections import KATAGO_HEADS, TRUNK
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import KataGoNetwork, inference_copy, katago_format
-from zerogo.pipeline import train
-from zerogo.pipeline.generate import generate
+from zerogo.pipeline import generate, train
 from zerogo.players.analyst import make_analyst, make_player
 from zerogo.replay.shards import load_shard
 from zerogo.rules import Rules, coords

@@ -13,7 +13,7 @@ import torch
 
 from zerogo import bench, kernels, tuning
 from zerogo.errors import InputError
-from zerogo.tuning import BatchChoice, batches, find_batch, questions, speed, threads
+from zerogo.tuning import BatchChoice, find_batch, questions, speed
 
 CPU = torch.device("cpu")
 
@@ -93,7 +93,7 @@ def test_speed_is_that_of_the_best_round() -> None:
         now[0] += 1.0 if len(calls) == 1 else 0.05 if len(calls) == 5 else 0.01
 
     assert speed(work, 8, CPU, clock=lambda: now[0]) == pytest.approx(800.0)
-    assert len(calls) <= 1 + batches.ROUNDS * (round(batches.ROUND_SECONDS / 0.01) + 1)
+    assert len(calls) <= 1 + tuning.ROUNDS * (round(tuning.ROUND_SECONDS / 0.01) + 1)
 
 
 def test_the_faster_of_a_graph_and_its_operations_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_the_faster_of_a_graph_and_its_operations_counts(monkeypatch: pytest.Mon
     def way(name: str) -> Callable[[], None]:
         return lambda: now.__setitem__(0, now[0] + seconds[name])
 
-    monkeypatch.setattr(batches.runtime, "try_capture", lambda work, device: way("graph"))
+    monkeypatch.setattr(tuning.runtime, "try_capture", lambda work, device: way("graph"))
     for seconds["graph"], best in ((0.005, 1600.0), (0.02, 800.0)):
         assert speed(way("work"), 8, CPU, is_replayed=True, clock=lambda: now[0]) == pytest.approx(best)
 
@@ -116,15 +116,15 @@ def pretended_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int
     number = {"now": 8}
     monkeypatch.setattr(torch, "get_num_threads", lambda: number["now"])
     monkeypatch.setattr(torch, "set_num_threads", lambda new: number.update(now=new))
-    monkeypatch.setattr(threads, "usable_cores", lambda: 6)
-    monkeypatch.setattr(threads, "THREADS", threads.THREADS)
-    threads.default_threads.cache_clear()
+    monkeypatch.setattr(tuning, "usable_cores", lambda: 6)
+    monkeypatch.setattr(tuning, "THREADS", tuning.THREADS)
+    tuning.default_threads.cache_clear()
     yield number
-    threads.default_threads.cache_clear()
+    tuning.default_threads.cache_clear()
 
 
 def test_threads(pretended_threads: dict[str, int]) -> None:
-    assert tuning.set_up_cpu(0) == threads.THREADS.largest == 6
+    assert tuning.set_up_cpu(0) == tuning.THREADS.largest == 6
     assert tuning.set_up_cpu(2) == 2
     with pytest.raises(InputError, match="threads is -1"):
         tuning.set_up_cpu(-1)
@@ -132,12 +132,12 @@ def test_threads(pretended_threads: dict[str, int]) -> None:
 
 def test_a_second_start_does_not_begin_with_lowered_threads(pretended_threads: dict[str, int]) -> None:
     tuning.set_up_cpu(0)
-    rates_of(threads.THREADS, {1: 95, 2: 90, 3: 80, 6: 60}, 120)
+    rates_of(tuning.THREADS, {1: 95, 2: 90, 3: 80, 6: 60}, 120)
     assert pretended_threads["now"] == 1
-    assert tuning.set_up_cpu(0) == threads.THREADS.largest == 6
+    assert tuning.set_up_cpu(0) == tuning.THREADS.largest == 6
 
 
-def rates_of(choice: threads.ThreadChoice, machine: Mapping[int, float], seconds: float) -> float:
+def rates_of(choice: tuning.ThreadChoice, machine: Mapping[int, float], seconds: float) -> float:
     """Works so long on a machine that does machine[k] pieces a second with k threads; returns pieces a second."""
     done = passed = 0.0
     while passed < seconds:
@@ -158,7 +158,7 @@ def rates_of(choice: threads.ThreadChoice, machine: Mapping[int, float], seconds
 def test_threads_by_what_the_machine_gives(most: int, quiet: dict, busy: dict, monkeypatch) -> None:
     used = []
     monkeypatch.setattr(torch, "set_num_threads", used.append)
-    choice = threads.ThreadChoice(most)
+    choice = tuning.ThreadChoice(most)
     assert rates_of(choice, quiet, 120) > 0.97 * max(quiet.values()) and choice.now == most
     assert rates_of(choice, busy, 120) > 0.9 * max(busy.values()), "a machine that gets slower is noticed at once"
     assert busy[choice.now] == max(busy.values())
@@ -168,14 +168,14 @@ def test_threads_by_what_the_machine_gives(most: int, quiet: dict, busy: dict, m
 
 def test_a_number_of_threads_that_was_asked_for_stays(pretended_threads: dict[str, int]) -> None:
     tuning.set_up_cpu(2)
-    rates_of(threads.THREADS, {1: 100, 2: 100}, 10)
+    rates_of(tuning.THREADS, {1: 100, 2: 100}, 10)
     assert pretended_threads["now"] == 2
 
 
 def test_what_is_compared_has_one_number_of_threads(pretended_threads: dict[str, int]) -> None:
     with kernels.plain():
         bench.open_device(argparse.Namespace(threads=0, device="cpu", size="9"))
-    assert pretended_threads["now"] == 6 and threads.THREADS.largest == 1
+    assert pretended_threads["now"] == 6 and tuning.THREADS.largest == 1
 
 
 # Precisions and kernels, by a process that may die

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import kernels
+from zerogo import kernels, tuning
 from zerogo.board import rng
 from zerogo.board.flood import host_read_is_free
 from zerogo.board.rng import Purpose
@@ -24,7 +24,6 @@ from zerogo.search.game import Game, Go, LeafStates, SearchPath, select_games
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Nodes, SearchState, Tree, backup, keep_subtree_, nodes_at, reset_
 from zerogo.system.tensors import sent
-from zerogo.tuning import threads
 
 # Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], by which it draws. Of what
 # it returns are read prior [K, A], 0 on illegal moves, sums to 1, value [K] of the side to move, in [-1, 1], and, in a
@@ -255,7 +254,7 @@ class Search:
             leaves = step_leaves(self.game, search_state, selection)
             expand_and_backup(search_state, selection, leaves, *self._evaluate(search_state, selection, leaves))
         if host_read_is_free(selection.index):
-            threads.THREADS.note(len(selection.index), time.perf_counter() - start)
+            tuning.THREADS.note(len(selection.index), time.perf_counter() - start)
 
     def _evaluate(self, search_state: SearchState, selection: Selection, leaves: LeafStates) -> tuple[Tensor, ...]:
         """Returns priors float32 [K, A], values and, where the search keeps them, scores float32 [K]; on the CPU only

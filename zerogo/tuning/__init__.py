@@ -3,9 +3,13 @@
 What a machine says of itself says what should be; only trying says what is. Kernels and precisions are tried in
 a process of their own (`questions`): what a CPU or GPU claims to have may end or hang the process that uses it."""
 
+import contextlib
+import ctypes
 import importlib
+import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -15,15 +19,19 @@ from zerogo import kernels
 from zerogo.config import Config
 from zerogo.errors import InputError, quote
 from zerogo.system import distributed, runtime
-from zerogo.tuning.batches import GAIN, BatchChoice, find_batch, speed
 from zerogo.tuning.questions import Question, ask, cpu_facts, gpu_facts
-from zerogo.tuning.threads import set_up_cpu
 
-__all__ = ["BatchChoice", "find_batch", "set_up_cpu", "speed"]  # and what stands here
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CPU_SIZE = 9  # of the boards that the CPU's kernels are tried on: they are compiled for all sizes at once
 EVALUATIONS_A_SAMPLE = 4  # at the least, in self-play
 PROCESS_BYTES, PROCESS_GAIN = 700_000_000, 0.6  # torch and compiled kernels; two threads of one core are no gain
+GAIN = 0.05  # that a doubling must bring, and that the chosen batch may lack of the best one
+PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy moment of the machine
+NO_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
+ROUNDS = 3
+ROUND_SECONDS = 0.03
+LONGEST_SECONDS = 0.2  # of one call: beside it the micro- or milliseconds between calls no longer count
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
 MEASURED_BATCH = 1024  # positions, for which `pick_epilogues` tries both ways
 
 
@@ -179,3 +187,172 @@ def pick_epilogues(choice: str, network: Any) -> str:
         choice = max(rates, key=rates.get)
     network.use_epilogues(fast if choice == "on" else None)
     return choice
+
+
+# How many positions at a time keep a device busy. Small batches leave it waiting for its next step; beyond some size a
+# larger one gains nothing, and costs memory and freshness. What is timed is a callable: no networks or games are known
+
+
+@dataclass(frozen=True)
+class BatchChoice:
+    """A batch that was chosen. size: positions. rates: positions a second by size, rising, of all that were tried.
+    limit: the largest that may be chosen."""
+
+    size: int
+    rates: dict[int, float]
+    limit: int
+
+    def why(self, what: str = "evaluations/s in batches") -> str:
+        """Returns for a person what the batch brings, and what the next smaller and larger one would."""
+        words, sizes = [f"{self.rates[self.size]:,.0f} {what} of {self.size:,}"], list(self.rates)
+        place = sizes.index(self.size)
+        for other in sizes[max(0, place - 1) : place] + sizes[place + 1 : place + 2]:
+            change = round(100 * (self.rates[other] / self.rates[self.size] - 1))
+            words.append(f"{abs(change)} % {'more' if change >= 0 else 'less'} in those of {other:,}")
+        if self.size == self.limit:
+            words.append("the largest that fits or helps")
+        return ", ".join(words)
+
+
+def find_batch(
+    rate: Callable[[int], float], limit: int, least: int = 1, patience: int = PATIENCE, longest: float = LONGEST_SECONDS
+) -> BatchChoice:
+    """Returns the smallest batch that is within `GAIN` of the fastest one.
+
+    rate: positions a second in batches of a size. It is asked for `least` and its doubles, and for `limit` at last,
+    until as many doublings as `patience` brought nothing more, a batch took longer than `longest` seconds, or the
+    device's memory is full."""
+    assert 1 <= limit and 1 <= least, f"from {least} to {limit} positions"
+    rates: dict[int, float] = {}
+    size = min(least, limit)
+    while size <= limit and not _is_flat(list(rates.values()), patience):
+        try:
+            rates[size] = rate(size)
+        except RuntimeError as error:
+            # Torch has an error for a lack of memory, the libraries below only words.
+            is_full = isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in NO_MEMORY)
+            if not rates or not is_full:
+                raise
+            limit = size - 1
+            break
+        if size / rates[size] > longest:
+            break
+        size = limit if size < limit < 2 * size else 2 * size
+    best = max(rates.values())
+    return BatchChoice(min(size for size, reached in rates.items() if reached >= (1 - GAIN) * best), rates, limit)
+
+
+def _is_flat(rates: list[float], patience: int) -> bool:
+    """Says whether the last doublings brought nothing worth having."""
+    before, last = rates[:-patience], rates[-patience:]
+    return bool(before) and max(last) < (1 + GAIN) * max(before)
+
+
+def speed(
+    work: Callable[[], Any],
+    size: int,
+    device: torch.device,
+    is_replayed: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Returns how many positions a second `work` gets through, which takes `size` of them at a time.
+
+    The best of some rounds counts, as what else the machine does only slows them down; a first call, which sets things
+    up, does not. is_replayed: it counts, too, how fast the work is as a CUDA graph, where it can be one."""
+    ways, best = [work, runtime.try_capture(work, device) if is_replayed else None], 0.0
+    for way in filter(None, ways):
+        way()
+        runtime.synchronize(device)
+        for _ in range(ROUNDS):
+            start, times = clock(), 0
+            while not times or clock() - start < ROUND_SECONDS:
+                way()
+                runtime.synchronize(device)
+                times += 1
+            best = max(best, times * size / max(clock() - start, 1e-9))
+    return best
+
+
+# Threads of a CPU, measured while the work goes on
+
+
+class ThreadChoice:
+    """Finds out, while work goes on, with how many of torch's CPU threads it goes fastest.
+
+    The threads of one operation wait for each other. Where other processes run, one of them comes late nearly always,
+    and all together do less than one alone; on a quiet machine each is a gain. So half or double the number is tried
+    now and then, and at once when the work gets slower. largest: the largest number, which is also the first."""
+
+    TRIAL, FIRST_WAIT, LONGEST_WAIT = 0.5, 2.0, 60.0  # seconds of work at one number, and between two trials
+    GAIN, LOSS = 1.05, 0.8  # rates by which another number is taken, or a slower machine is noticed
+
+    def __init__(self, largest: int) -> None:
+        self.largest = self.now = largest
+        self._work = self._seconds = self._since_trial = 0.0
+        self._rate: float | None = None  # work a second at the number in use
+        self._before: int | None = None  # that number, while another one is tried
+        self._wait, self._trials = self.FIRST_WAIT, 0
+
+    def note(self, work: float, seconds: float) -> None:
+        """Counts a piece of work, in any unit that is always the same, and changes the number when it is time to."""
+        self._work, self._seconds = self._work + work, self._seconds + seconds
+        if self.largest == 1 or self._seconds < self.TRIAL:
+            return
+        rate, earlier = self._work / self._seconds, self._rate
+        self._since_trial += self._seconds
+        self._work = self._seconds = 0.0
+        if self._before is not None:
+            self._judge(rate)
+        else:
+            self._rate = rate
+            if self._since_trial >= self._wait or (earlier and rate < self.LOSS * earlier):
+                self._try_another()
+
+    def _try_another(self) -> None:
+        """Begins a trial of half and of double the number (at most the largest) in turn."""
+        others = sorted({max(1, self.now // 2), min(2 * self.now, self.largest)} - {self.now})
+        self._before, self._trials = self.now, self._trials + 1
+        self._use(others[self._trials % len(others)])
+
+    def _judge(self, rate: float) -> None:
+        """Keeps the number that was tried, or goes back to the one before and waits longer until the next trial."""
+        is_better = rate > self.GAIN * self._rate
+        if is_better:
+            self._rate, self._wait = rate, self.FIRST_WAIT
+        else:
+            self._use(self._before)
+            self._wait = min(2 * self._wait, self.LONGEST_WAIT)
+        self._before, self._since_trial = None, 0.0
+
+    def _use(self, number: int) -> None:
+        self.now = number
+        torch.set_num_threads(number)
+
+
+THREADS = ThreadChoice(1)  # of the whole process, as torch's number is
+
+
+@cache
+def default_threads() -> int:
+    """Returns torch's own number of threads, at most the usable cores, as it was before anything here changed it."""
+    return min(torch.get_num_threads(), runtime.usable_cores())
+
+
+def set_up_cpu(threads: int) -> int:
+    """Sets the CPU threads of torch for the whole process and returns the number; 0 is torch's choice, at most the
+    usable cores, and less while fewer are faster (`ThreadChoice`).
+
+    Also keeps freed memory: every step frees and asks again for the same megabytes. Fresh pages from the system, which
+    must be cleared, cost a third of a search with a small network (measured)."""
+    if threads < 0:
+        raise InputError(f"threads is {threads}; it must be 0 (torch's choice) or more")
+    global THREADS
+    default = default_threads()
+    torch.set_num_threads(threads or default)
+    THREADS = ThreadChoice(1 if threads else torch.get_num_threads())
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # only glibc has it
+        mallopt = ctypes.CDLL(None).mallopt
+        # Before 2.35 it takes no more than 32 MB; trimming alone would end glibc's own adaptation.
+        if mallopt(MMAP_THRESHOLD, 2**30) or mallopt(MMAP_THRESHOLD, 2**25):
+            mallopt(TRIM_THRESHOLD, 2**31 - 1)
+    return torch.get_num_threads()
