@@ -4,10 +4,10 @@
 plays) and adds shards of finished games to RUN/actors, whole or not at all. An actor's name, from which its shards have
 theirs and its games their seed, is drawn anew at each start, so that no two games are the same. The run takes each
 shard in once (`replay.external`), each actor's in their order, and renames it to .taken: a snapshot names those whose
-samples it holds and the last of each actor, and a shard is removed once two snapshots hold its samples. What is
-damaged, foreign or comes again is not learned, but moved to RUN/actors/refused. Of the networks that played it is
-checked that they are of this run's encoder, that their steps are not beyond the run's, and that the shard names this
-run; no digest of their weights is."""
+samples it holds and the last of each actor, and a shard is removed once two snapshots hold its samples. A shard that is
+damaged, of another run or a duplicate is not learned from, but moved to RUN/actors/refused. The run checks that the
+shard names this run and its encoder, and that the networks that played have no later steps than the run; it does not
+check their weights."""
 
 import contextlib
 import itertools
@@ -119,9 +119,9 @@ class Inbox:
         show: Callable[[SelfPlayResult], None],
         handle_requests: Callable[[], None],
     ) -> None:
-        """Adds to an iteration, on the first rank, what actors have played, under numbers above all that any rank has
-        used, beyond which all go on; waits for an iteration's games where the run plays none itself, until the
-        `time.monotonic()` at which it ends. show, handle_requests: called meanwhile."""
+        """Adds the games of actors to an iteration, on rank 0, numbered above all games of any rank; the ranks' own
+        games are then numbered above these. Where the run plays no games itself, waits for an iteration's games, or
+        until the `time.monotonic()` at which the run ends. show, handle_requests: called while it waits."""
         settings = self.config.pipeline
         while True:
             first = int(distributed.all_reduce_max([selfplay.next_game])[0])
@@ -259,8 +259,8 @@ class Inbox:
 
 
 def _of_games(games: dict[str, Any], samples: Samples, count: int) -> str:
-    """Returns what is wrong with the numbers that are told of games, "" where nothing is. count: of the samples, as the
-    shard's name says."""
+    """Returns what is wrong with a shard's numbers of games, "" where nothing is. count: of the samples, as the shard's
+    name says."""
     numbers = [len(games[name]) for name, kind in GAMES.items() if isinstance(kind, list)]
     if not len(samples) == count > 0 or len(set(numbers)) > 1 or len(samples.game.unique()) > numbers[0]:
         return f"holds {len(samples)} samples of {numbers} games; its name says {count}"
@@ -355,7 +355,7 @@ class Actor:
         self.collected, self._written, self._next_look = SelfPlayResult(), time.monotonic(), 0.0
 
     def run(self) -> None:
-        """Plays until a signal asks to leave, and writes the finished games then. Raises InputError for a fault of the
+        """Plays until a signal requests an exit, then writes the finished games. Raises InputError for a fault of the
         disk that no waiting heals."""
         try:
             while True:
@@ -482,7 +482,7 @@ LOOK_EVERY = 16  # finished games between two updates of the progress line
 
 
 def evaluator_for(setup: Setup, checkpoint: Checkpoint) -> Evaluator:
-    """Returns what self-play asks: the averaged network of a checkpoint."""
+    """Returns the evaluator of self-play by the averaged network of a checkpoint."""
     arguments = checkpoint.network(), checkpoint.encoder(), setup.device, setup.dtype
     heads = search_heads(checkpoint.config.network.heads, setup.config.search.score_weight)
     return Evaluator.from_network(*arguments, heads=heads)

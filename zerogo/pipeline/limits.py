@@ -39,8 +39,8 @@ def require_learnable(config: Config) -> None:
 
 
 def least_samples(config: Config) -> int:
-    """Returns with how many samples learning begins: weights of another run would be bent to a few games, which was
-    seen to cost more than it gave; what the samples earn meanwhile is learned from later."""
+    """Returns the number of samples with which learning begins. It is 0 for fresh weights. Trained weights of another
+    run would overfit the first few games, which cost more than it gained; the credit of these samples is used later."""
     return min(config.replay.min_window, config.replay.capacity) if config.run.start_from else 0
 
 
@@ -89,8 +89,9 @@ def most_processes(config: Config) -> int:
 
 def memory(config: Config, device: torch.device, processes: int = 0) -> dict[str, float]:
     """Returns the bytes of what a run will hold, by setting: replay on its device, games in flight, network. Games
-    whose number is still to be found will fit by that. Of a machine's memory it is what all its ranks hold, of a GPU's
-    what one does. processes: ranks, all on this machine; 0: those that there are."""
+    whose number is still to be measured (selfplay.slots 0) count nothing. On a CPU the bytes are those of all ranks of
+    this machine, on a GPU those of one rank. processes: the number of ranks, all on this machine; 0: the present
+    number."""
     here, world = processes or distributed.local_rank_and_size()[1], processes or distributed.world_size()
     on_device = here if device.type == "cpu" else 1
     network, side, record = _network(config), config.game.largest_size, record_layout(config.game.largest_size)[1] * 8
@@ -200,7 +201,8 @@ def warnings_of_removals(config: Config) -> Iterator[str]:
 
 def remove_old_files(config: Config, newest: Path, saved: list[int], players: list[int], measured: Path | None) -> None:
     """Removes of a run's checkpoints and games what the settings have no room for. newest: the checkpoint just written.
-    saved, players: the steps of all that ever were, and of those that have played. measured: which matches need."""
+    saved: the steps of all checkpoints ever written. players: the steps of those that have played. measured: the file
+    that running matches read."""
     settings, every, run = config.pipeline, config.pipeline.keep_every, config.run.folder
     steps = best_steps(run, config.game.size) + (saved[every - 1 :: every] if every else [])
     steps += players[-2:]  # the older snapshot may name the last but one, as each change makes a snapshot

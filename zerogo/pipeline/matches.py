@@ -1,20 +1,20 @@
 """The matches that measure a run, played at its end or in a process of their own, its rating pool, and its gate.
 
-Each checkpoint that is measured also meets earlier ones of its run, the best and those that tell most of its strength;
-the file of the rating pool says how strong all are. Matches during a run are played in a process of low priority, so
-that neither training nor the device waits for them.
+Each checkpoint that is measured also plays against earlier ones of its run: the best one, and those whose games say
+most about its strength. The file of the rating pool holds all results. Matches during a run are played in a process of
+low priority, so that neither training nor the device waits for them.
 
-A gate, which `evaluation.gate` puts before self-play, goes by it. A run's newest averaged weights play until a first
-checkpoint has been measured; from then on that one plays, until a later one gets at least this share of the points
-against it, on all boards together, and takes its place. So has AlphaGo Zero done (55 % of 400 games) and KataGo (half
-of 200); AlphaZero has no gate. Each match decides, however few its games are, where an SPRT of them seldom would: of
-100 games an equal player gets 55 % in one match of five or six, and one that is refused is not asked again, as a later
-one soon is. What is learned from, validated, exported and measured is always the newest network.
+`evaluation.gate` puts a gate before self-play. A run's newest averaged weights play until a first checkpoint has been
+measured. From then on that checkpoint plays, until a later one gets at least this share of the points against it, on
+all boards together, and replaces it. AlphaGo Zero had a gate of 55 % of 400 games and KataGo one of half of 200;
+AlphaZero had none. A single match decides, where an SPRT of so few games seldom would: an equal player gets 55 % of 100
+games in one match of five or six. A checkpoint that was refused is not measured again, as a later one soon follows.
+Training, validation, exports and matches always use the newest network.
 
-A checkpoint says in its counters which steps have played, the last of which plays, for actors and for matches. A run
-reads that one's file at the change as it does on resume, and keeps it, so that both play the same bits. In which
-iteration the results of matches come in, and with them a change, the clock decides: to the bit a run is the same as
-another one in which they did in the same iterations, however often it was stopped."""
+The counters of a checkpoint list the steps that have played; the last of them plays, in actors and in matches, too. A
+run loads the file of that step when the player changes, as a resumed run does, and keeps the file, so that both play
+with the same bits. The clock decides in which iteration the results of matches arrive. Two runs in which they arrive in
+the same iterations are the same to the bit, however often either was stopped."""
 
 import contextlib
 import multiprocessing
@@ -159,7 +159,7 @@ class Matches:
         self, checkpoint: Checkpoint, num_games: int, warn: Callable[[str], None] = warnings.warn
     ) -> Iterator[tuple[str, str, MatchResult, dict[str, float]]]:
         """Yields of each match when it is over: the opponent of the settings, a line, the result, and the charts'
-        numbers by tag. warn: is told of an opponent who is not there, whose match is left out."""
+        numbers by tag. warn: called with a sentence about an opponent that is missing, whose match is left out."""
         player = make_player(checkpoint, self.settings, self.device, self.dtype)
         is_mixed = bool(self.game.sizes)
         for size in self.game.all_sizes:
@@ -278,7 +278,7 @@ def apply_gate(
     players: list[int], step: int, shown: dict[str, float] | None, least: float, note: Callable[[str], None]
 ) -> list[int]:
     """Returns the steps that have played, now that the matches of a step have shown these numbers, None where there are
-    no new ones. least: the gate, 0 for none. Who had nobody to meet, as the player's file is gone, plays."""
+    no new ones. least: the gate, 0 for none. A checkpoint that had no opponent, as the player's file is gone, plays."""
     if not least or shown is None or shown.get(OF_GATE, 1.0) < least or step in players[-1:]:
         return players
     note(f"step {step} plays self-play from now on")
@@ -286,8 +286,8 @@ def apply_gate(
 
 
 def load_player(folder: Path, players: list[int], note: Callable[[str], None]) -> Checkpoint | None:
-    """Returns the checkpoint of the last of these steps of a run, on all ranks; None, for the newest weights, where
-    there are none, or it does not load, which is said: then the steps go from the list, too."""
+    """Returns the checkpoint of the last of these steps of a run, on all ranks. Returns None, for the newest weights,
+    where there are no steps, or the checkpoint does not load; then it says so and empties the list."""
     if not players:
         return None
     try:
@@ -318,7 +318,8 @@ class Played(NamedTuple):
 
 
 class BackgroundMatches:
-    """At most one process that plays the matches of one checkpoint. It ends with the run, however that ends.
+    """At most one process that plays the matches of one checkpoint. The process ends with the run, however the run
+    ends.
 
     note: prints a line. step: the training step of the newest matches. begun: the run's seconds when they were started.
     state: the run's, whose `last_match` follows when the results are charted: after a kill on the way the matches are
@@ -334,7 +335,7 @@ class BackgroundMatches:
 
     @property
     def running(self) -> bool:
-        """Whether matches were started whose results were not taken yet."""
+        """Whether matches were started whose results `poll_results` has not returned yet."""
         return self._process is not None
 
     def start(self, path: Path, step: int, seconds: float) -> None:
@@ -356,8 +357,8 @@ class BackgroundMatches:
             self.start(path, state["step"], state["begun"])
 
     def poll_results(self, wait: bool = False) -> dict[str, float] | None:
-        """Prints and charts what the matches showed, if they are over, and returns the charts' numbers; None where they
-        go on or have failed, which does not end the run.
+        """Prints and charts the results of the matches if these are over, and returns the charts' numbers. Returns None
+        while the matches are running, and where they have failed, which does not end the run.
 
         wait: stay until they are over."""
         if not self.running or not (wait or self._results.poll()):
@@ -375,7 +376,7 @@ class BackgroundMatches:
         return result.numbers if isinstance(result, Played) else None
 
     def close(self) -> None:
-        """Ends matches that nobody will poll_results."""
+        """Ends the matches that are running; their results are lost."""
         if self.running:
             self._process.kill()
             self._process.join()
@@ -391,7 +392,7 @@ class BackgroundMatches:
 
 
 def _play(results: Connection, matches: Matches, path: Path) -> None:
-    """Plays the matches of a checkpoint and sends what they showed, or a sentence that says why they could not be."""
+    """Plays the matches of a checkpoint and sends their results, or a sentence that says why there are none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, with which this process ends
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _yield_to_run(matches)

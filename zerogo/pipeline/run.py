@@ -42,8 +42,9 @@ PICTURE_EVERY = 10  # iterations between pictures
 
 @dataclass
 class LineValues:
-    """What the line of progress shows. first_sample: of this process, for its rates. games: finished in this process.
-    part: of an iteration that is over; half of it is learning. values: by name."""
+    """What the progress line shows. first_sample: number of the first sample that this process learned from. games:
+    finished in this process. part: the share of the iteration that is over, half of which is learning. values: by
+    name."""
 
     first_sample: int
     games: int = 0
@@ -60,8 +61,8 @@ class Diverged(Exception):
 
 
 class PlayingNetworks:
-    """The evaluators of a run: each is made once, and then gets new weights. start: what was measured on such a machine
-    when the run was there before stays."""
+    """The evaluators of a run: each is made once, and then gets new weights. start: the snapshot or checkpoint whose
+    measured choices (precision, epilogues) stay where the run resumes on a machine of the same kind."""
 
     def __init__(self, config: Config, start: Checkpoint | None) -> None:
         self.machine = describe(pick_device(config.run.device))["device"]
@@ -76,7 +77,7 @@ class PlayingNetworks:
         self._evaluators: dict[tuple, Evaluator] = {}
 
     def evaluator(self, network: Network, encoder: Encoder, heads: tuple[str, ...], purpose: str) -> Evaluator:
-        """Returns the evaluator that asks these heads for a purpose, always the same one, with a network's weights."""
+        """Returns the evaluator of these heads for a purpose, always the same object, with a network's weights."""
         key = heads, purpose
         if key in self._evaluators:
             self._evaluators[key].network.load_(network)
@@ -86,7 +87,7 @@ class PlayingNetworks:
         return self._evaluators[key]
 
     def state_dict(self) -> dict[str, dict[str, str]]:
-        """Returns what a snapshot keeps: what was measured, by machine, on earlier ones, too."""
+        """Returns the measured choices by machine, those of earlier machines among them, for a snapshot."""
         chosen = {"precision": str(self.dtype).removeprefix("torch."), "epilogues": self.epilogues}
         here = {name: {self.machine: chosen[name]} for name in chosen if getattr(self.settings, name) == "auto"}
         return {name: self._earlier[name] | here.get(name, {}) for name in chosen}
@@ -94,7 +95,7 @@ class PlayingNetworks:
 
 class Run:
     """The parts of a run and the loop over them. start: the snapshot or checkpoint to resume from, None for a new run.
-    rollback: says whether the run resumes because learning has diverged."""
+    rollback: how often in a row the run has resumed because learning had diverged."""
 
     def __init__(
         self, config: Config, directory: Path, start: Checkpoint | None, signals: Signals, rollback: Rollback
@@ -172,15 +173,15 @@ class Run:
         return replay
 
     def _evaluator(self, heads: tuple[str, ...] | None = None, player: Checkpoint | None = None) -> Evaluator:
-        """Returns the evaluator that asks these heads, by default those of the search, with the averaged weights of now
-        or those of a player."""
+        """Returns the evaluator of these heads, by default the heads that the search reads, with the present averaged
+        weights or those of a player."""
         heads = heads or search_heads(self.config.network.heads, self.config.search.score_weight)
         network, purpose = (player.network(), "player") if player else (self.trainer.averaged, "newest")
         return self.networks.evaluator(network, self.trainer.encoder, heads, purpose)
 
     def _player(self) -> tuple[Evaluator, int]:
-        """Returns the evaluator of self-play and the training step of its weights, the newest ones or those that the
-        gate has let play."""
+        """Returns the evaluator of self-play and the training step of its weights: the newest weights, or, under a
+        gate, those of the last checkpoint that passed it."""
         player = load_player(self.directory, self.state.players, self.signals.log)
         return self._evaluator(player=player), player.step if player else self.trainer.steps
 

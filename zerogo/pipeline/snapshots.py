@@ -3,9 +3,8 @@
 A snapshot is one file, a checkpoint (`zerogo.checkpoint`) whose part `run` holds the games in flight, the iteration
 under way, samples that no shard has yet, policies that were searched again, matches in the background, the precision
 and other measured choices, and how long the logs were. Finished shards are written before it, it is renamed into place
-when it is whole, and the one before it stays. What it needs of other files stays until two newer ones do without. Of
-several ranks rank 0 writes it, with its own games: those that other ranks are playing begin anew when the run is
-resumed."""
+when it is whole, and the one before it stays. What it needs of other files stays until two newer ones do without. Rank
+0 writes it, with the games of rank 0 only: a resumed run starts new games on the other ranks."""
 
 import contextlib
 import math
@@ -208,11 +207,12 @@ class RunState:
 
 @dataclass
 class Iteration:
-    """An unfinished iteration: what its games and its training steps have given so far.
+    """An unfinished iteration: the results of its games and its training steps so far.
 
-    collected: of the games; its samples are in the replay once the iteration learns, num_samples of them. numbers: the
-    charts' by tag. first: the training step before it. steps: that it is to make. sums, counts: of what steps have
-    shown. recent: the last batches. seconds: of learning."""
+    collected: the games' results; once the iteration learns, its num_samples samples are in the replay instead.
+    numbers: the charts' numbers by tag. first: the training step before the iteration. steps: how many it is to make.
+    sums, counts: sums of the steps' metrics, and of how many steps each. recent: the last batches. seconds: of
+    learning."""
 
     collected: SelfPlayResult = field(default_factory=SelfPlayResult)
     is_learning: bool = False

@@ -24,12 +24,13 @@ FAR = 1000  # steps after which learning that diverges again does so for another
 
 
 def train(config: Config, resume: bool = False, overrides: list[str] | None = None) -> None:
-    """Trains as the config says and leaves everything in `run.folder`; resume goes on from its newest snapshot, or
-    complete checkpoint, and with overrides under the run's own settings, which these replace. Of several ranks
-    (`distributed.process_group`) each does its share; where torchrun has started them again, they resume.
+    """Trains as the config says and leaves everything in `run.folder`. resume: continues from its newest snapshot or
+    complete checkpoint. overrides: settings that replace some of the resumed run's own, which are used instead of
+    `config`. Of several ranks (`distributed.process_group`) each does its share; ranks that torchrun has restarted
+    resume.
 
-    Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be;
-    Interrupted where a signal ended it, with all that was done in a snapshot."""
+    Raises InputError where the folder is in use, holds a run although resume is False, or holds nothing to resume from;
+    Interrupted after a signal, when a snapshot holds all that was done."""
     directory = config.run.folder
     nothing = InputError(f"{directory} holds no run to resume; start one without --resume")
     if resume and not directory.exists():
@@ -112,8 +113,8 @@ def require_one_folder(directory: Path, signals: Signals) -> None:
 
 def _run_to_end(config: Config, directory: Path, start: Checkpoint | None, signals: Signals, said: list[str]) -> None:
     """Runs to the end. Where learning diverges, the run resumes from a snapshot or checkpoint, one further back each
-    time in a row, with other batches and half the learning rate. said: lines to say once nothing has turned out to be
-    wrong with the settings. Raises InputError where it diverges from the oldest one on, too."""
+    time in a row, with other batches and half the learning rate. said: lines to print once the settings are known to be
+    valid. Raises InputError where learning diverges even from the oldest snapshot or checkpoint."""
     rollback, older = Rollback(), iter(())
     while True:
         run = Run(config, directory, start, signals, rollback)

@@ -54,10 +54,10 @@ def is_launched() -> bool:
 
 def launch(number: int) -> None:
     """Runs the command line of this process in so many processes on this machine, as torchrun would, and returns when
-    all have ended well. They get its signals, and none outlives it.
+    all have exited with status 0. Signals to this process are passed on; no process survives this one.
 
-    Raises InputError with the sentence for one that was killed, SystemExit with the status of one that has said itself
-    why it ends, Interrupted for a signal to this process."""
+    Raises InputError with a sentence where one was killed, SystemExit with the status of one that has printed its own
+    error, Interrupted for a signal to this process."""
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -111,8 +111,9 @@ def leave(status: int) -> NoReturn:
 @contextlib.contextmanager
 def process_group() -> Iterator[None]:
     """Makes this process one of the launcher's ranks for as long as the context lasts, if there are more than one.
-    Raises InputError if another rank has ended; an InputError of one rank names the rank, one of all ranks is said by
-    rank 0. What ends all processes of `launch` is said by the process that has called it."""
+    Raises InputError if another rank has ended. An InputError that one rank alone raises names that rank; one that all
+    ranks raise has its sentence on rank 0 only. Under `launch` the calling process reports what has ended all
+    processes."""
     if not is_rank_of_launcher() or dist.is_initialized():
         yield
         return
@@ -205,8 +206,8 @@ def local_rank_and_size() -> tuple[int, int]:
 
 
 def restarts_run(begun: int) -> bool:
-    """Returns whether torchrun has started these ranks again to go on with the run that began then (ns since 1970): not
-    before torchrun itself. Where the system does not tell when that was (outside Linux), they do not go on."""
+    """Returns whether torchrun has restarted these ranks and the run that began at that time (ns since 1970) is theirs:
+    it began after torchrun itself. Outside Linux the start of torchrun is unknown, and the result is False."""
     is_restart = all_reduce_max([float(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))])[0] > 0
 
     def is_ours() -> bool:
@@ -235,7 +236,7 @@ _waits = _Waits()
 
 
 def seconds_waited() -> float:
-    """Returns how long this process has waited for other ranks so far, but for averages of gradients."""
+    """Returns how long this process has waited for other ranks so far [s], without the averaging of gradients."""
     return _waits.seconds
 
 

@@ -1,5 +1,5 @@
-"""What a long run outlives: signals that ask it to leave or to save, readers of its lines that have gone, and a disk
-that takes no more for some time."""
+"""What a long run survives: signals that request a snapshot or an exit, output pipes that are closed, and a disk that
+is full for some time."""
 
 import contextlib
 import errno
@@ -23,13 +23,13 @@ HEALS = (*NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES)  # what a
 
 
 class Signals(contextlib.AbstractContextManager):
-    """Takes the signals of this process: the first that asks to leave is noted, until the run has saved; a second one
-    ends the process at once, which breaks no file, as all are written aside and renamed. One that the process was
-    started to ignore (nohup) stays ignored.
+    """Handles the signals of this process. The first one that requests an exit is noted, and the run exits after its
+    next snapshot. A second one ends the process at once; no file is broken, as each is written under another name and
+    renamed. Signals that were ignored when the process started (nohup) stay ignored.
 
-    exit_signal: the number of the signal that asks to leave, 0 for none. snapshot_requested: whether one asks to save
-    and go on. log: says a line to the person, log_io one of the disk that this process writes to. require_folder:
-    called before each try to write; raises OSError where the run's folder is gone."""
+    exit_signal: the number of the signal that requests an exit, 0 for none. snapshot_requested: whether a signal
+    requests a snapshot. log: prints a line for the user; log_io: prints a line about the disk that this process writes
+    to. require_folder: called before each attempt to write; raises OSError where the run's folder is gone."""
 
     def __init__(self, note: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)) -> None:
         self.exit_signal, self.snapshot_requested, self.log, self.log_io = 0, False, note, note
@@ -63,11 +63,11 @@ class Signals(contextlib.AbstractContextManager):
 
     @property
     def has_request(self) -> bool:
-        """Whether a signal asks to save, to leave or to go on."""
+        """Whether a signal requests a snapshot or an exit."""
         return self.snapshot_requested or self.exit_signal != 0
 
     def leave_if_asked(self) -> None:
-        """Raises Interrupted where a signal has asked to leave: called when all is saved."""
+        """Raises Interrupted where a signal has requested an exit: called after the snapshot."""
         if self.exit_signal:
             raise Interrupted(self.exit_signal)
 
@@ -82,9 +82,9 @@ class Signals(contextlib.AbstractContextManager):
             self._at_once -= 1
 
     def retry_io(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Returns work(*arguments), which writes files and may be done again; where the disk refuses, says what it
-        needs and waits until it takes it. In any thread. Raises OSError for what does not heal (`HEALS`), such as a
-        folder that is gone; Interrupted where a signal asks to leave meanwhile."""
+        """Returns work(*arguments), which writes files and may be repeated. Where the disk refuses to write, says what
+        is needed and tries again until it succeeds. In any thread. Raises OSError for an error that waiting does not
+        heal (not in `HEALS`), such as a folder that is gone; Interrupted where a signal requests an exit meanwhile."""
         said = ""
         while True:
             try:
@@ -102,7 +102,7 @@ class Signals(contextlib.AbstractContextManager):
                 return result
 
     def wait(self, seconds: float) -> None:
-        """Waits, in any thread. Raises Interrupted where a signal asks to leave before or meanwhile."""
+        """Waits, in any thread. Raises Interrupted where a signal has requested an exit or does so meanwhile."""
         self.leave_if_asked()
         self._waiting += 1
         try:
@@ -114,7 +114,7 @@ class Signals(contextlib.AbstractContextManager):
 
 
 def refusal(error: OSError) -> str:
-    """Returns what could not be written, why, and what it needs."""
+    """Returns a sentence: which file could not be written, why, and what the user can do."""
     place = Path(error.filename) if isinstance(error.filename, str) else None
     needs = "it needs a disk that can be written to"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -163,7 +163,7 @@ class PipeSafeStream:
 
 @contextlib.contextmanager
 def pipe_safe_streams() -> Iterator[None]:
-    """Within it stdout and stderr outlive their readers."""
+    """Context manager in which stdout and stderr survive that their readers close."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (stream and PipeSafeStream(stream) for stream in before)
     try:

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: TensorBoard files, the same numbers as JSON lines, and a progress line.
+"""The logs of a run: TensorBoard files, the same numbers as JSON lines, and a progress line.
 
 TensorBoard is imported when it is first needed, as that takes a second."""
 
