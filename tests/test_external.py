@@ -267,7 +267,6 @@ def test_games_do_not_depend_on_processes_and_batches() -> None:
     assert len(whole.counted) == 8 and whole.num_different_games == 8 and (whole.lengths > 10).all()
     assert whole.agreement("good") == (8, 8, 8)
     assert same(whole, play_match(use("good", processes=1), Last(), MatchSettings(RULES, 8, seed=1, opening_plies=2)))
-    assert same(
-        whole, play_match(use("good", processes=3), Last(), MatchSettings(RULES, 8, seed=1, opening_plies=2, at_once=5))
-    )
+    settings = MatchSettings(RULES, 8, seed=1, opening_plies=2, at_once=5)
+    assert same(whole, play_match(use("good", processes=3), Last(), settings))
     assert any("agrees with the referee's score in 8 of 8 games" in line for line in whole.lines())

@@ -148,9 +148,8 @@ def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped
     assert not tiny.different(folder, tiny.run(tmp_path / "stopped", *GATED, resume=True))
     checkpoint.path_of(folder, three).unlink()
     tiny.run(tmp_path / "whole", *GATED, "pipeline.iterations=6", resume=True)
-    assert (
-        f"step {three} cannot be loaded, so the newest weights play until the next matches: " in capfd.readouterr().err
-    )
+    said = f"step {three} cannot be loaded, so the newest weights play until the next matches: "
+    assert said in capfd.readouterr().err
     assert next(snapshots.starts(folder)).counters["players"] == [] and used[-1] > last
 
 

@@ -14,7 +14,7 @@ from zerogo import checkpoint, commands, config, tuning
 from zerogo.arena import pool
 from zerogo.errors import InputError
 from zerogo.pipeline import run, snapshots
-from zerogo.pipeline.measures import calibration_error
+from zerogo.pipeline.sanity_checks import calibration_error
 from zerogo.pipeline.start import too_many_considered
 from zerogo.replay.shards import find_shards
 from zerogo.system.signals import Signals

@@ -22,8 +22,7 @@ from zerogo.network.trainer import Trainer
 from zerogo.pipeline import limits, sanity_checks, snapshots
 from zerogo.pipeline.actors import Inbox
 from zerogo.pipeline.matches import BackgroundMatches, Matches, apply_gate, load_player
-from zerogo.pipeline.measures import final_boards, first_moves, selfplay_numbers
-from zerogo.pipeline.sanity_checks import SanityChecks
+from zerogo.pipeline.sanity_checks import SanityChecks, final_boards, first_moves, selfplay_numbers
 from zerogo.pipeline.snapshots import Iteration, Rollback, RunState, Snapshots
 from zerogo.replay import Replay, Samples, device_for
 from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, reanalysis, write_games
