@@ -418,7 +418,6 @@ class SelfplayConfig(Section):
     simulations_schedule: tuple[tuple[float, int], ...] = option((), "full_simulations by progress; []: constant")
     cheap_simulations: int = option(16, "simulations of a cheap search, for the move alone [KataGo]", 1, 100_000)
     full_share: float = option(1.0, "probability that a search is a full one [0.25 in KataGo]", above=0, high=1)
-    temperature_half_life: float = option(0.0, "plies in which it falls half-way; 0: the board side [KataGo]", 0, 10**4)
     opening_plies: float = option(0.04, "mean plies per point drawn from the prior at a game's start [KataGo]", 0, 1)
     opening_temperature: float = option(2.0, "temperature of the prior for these plies", above=0, high=100)
     random_opening_games: int = option(1500, "games of random moves that a run starts with [measured]", 0, 10**7)
@@ -533,7 +532,7 @@ FIXED: dict[str, Any] = {
     "search.c_visit": 50.0, "search.dirichlet_concentration": 10.83, "search.dirichlet_share": 0.25,
     "search.fpu_reduction": 0.2, "search.fpu_reduction_root": 0.0, "search.lcb": False, "search.root_temperature": 1.1,
     "selfplay.learn_cheap": False, "selfplay.resign_false_positive": 0.05, "selfplay.settled_end_share": 0.9,
-    "selfplay.temperature_end": 0.15, "selfplay.temperature_start": 0.75, "replay.exponent": 0.65, "replay.scale": 0.4,
-    "training.gradient_clip": 1.0, "training.momentum": 0.9, "training.optimizer": "adamw",
-    "training.ownership_sum": 0.0, "training.weight_decay": 0.02,
+    "selfplay.temperature_end": 0.15, "selfplay.temperature_half_life": 0.0, "selfplay.temperature_start": 0.75,
+    "replay.exponent": 0.65, "replay.scale": 0.4, "training.gradient_clip": 1.0, "training.momentum": 0.9,
+    "training.optimizer": "adamw", "training.ownership_sum": 0.0, "training.weight_decay": 0.02,
 }  # fmt: skip

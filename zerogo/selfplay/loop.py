@@ -32,7 +32,7 @@ from zerogo.system.tensors import TensorFields, restored, sent, state_of
 # What a state holds of self-play, and of its searches beside their trees.
 IN_FLIGHT = "states drawn plan is_first network_steps next_game budgets fewest_left steps_left".split()
 NOT_KEPT = ("states", "tree", "repeated_states", "graph")
-# PUCT's temperature of the played move at ply 0 and late in the game (KataGo).
+# PUCT's temperature of the played move at ply 0 and late in the game; half-way after as many plies as rows (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
 SETTLED_END_SHARE = 0.9  # share of games that end as soon as every point is pass-alive; the others teach to pass
 OF_SEARCHES = tuple(field.name for field in dataclasses.fields(SearchState) if field.name not in NOT_KEPT)
@@ -320,7 +320,7 @@ class SelfPlay:
         places = own_actions(sizes, states.board_size) if is_mixed else None
         chosen = result.action
         if not is_gumbel:
-            half_life = settings.temperature_half_life or (sizes if is_mixed else states.board_size)
+            half_life = sizes if is_mixed else states.board_size
             decay = 0.5 ** (states.ply.to(torch.float32) / half_life)
             temperature = TEMPERATURE_END + (TEMPERATURE_START - TEMPERATURE_END) * decay
             chosen = tempered(result.policy, temperature, keys, places)
