@@ -42,12 +42,11 @@ class Checkpoint:
     """Everything that a run is.
 
     step: training steps so far. weights, averaged_weights: the network's state by parameter name (the averaged ones
-    play, with batch-norm statistics of their own). trainer: optimiser, schedule position, whatever the trainer asks to
-    get back, nothing in a network alone. generators: state of each torch.Generator, uint8. counters: games, samples,
-    seconds and other running totals. run: logs, the length of each log file; in a
-    snapshot what else a run goes on with, games in flight above all.
-    revision: of the code that wrote it. time: when, in UTC. source: the file it was read from, for messages; not saved.
-    All values are tensors, numbers, texts, or lists and dictionaries of these."""
+    play, with batch-norm statistics of their own). trainer: the trainer's state (optimiser, schedule position), empty
+    in a network alone. generators: state of each torch.Generator, uint8. counters: games, samples, seconds and other
+    running totals. run: "logs", the length of each log file; in a snapshot also all else that a run resumes with, above
+    all the running games. revision: of the code that wrote it. time: when, in UTC. source: the file it was read from,
+    for messages; not saved. All values are tensors, numbers, texts, or lists and dictionaries of these."""
 
     config: Config
     step: int
@@ -214,8 +213,8 @@ def _require_fitting(weights: Mapping[str, Any], network: Network, where: str) -
 
 
 def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool = False) -> None:
-    """Raises InputError when a run with this config can't go on from the checkpoint: other board sizes, encoder or
-    network.
+    """Raises InputError when a run with this config can't resume from the checkpoint: its board sizes, encoder or
+    network differ.
 
     Loss weights, rules apart from the sizes, and all that says how to play and train may change. only_plays: nothing is
     to be learned, so that some of the checkpoint's sizes will do."""

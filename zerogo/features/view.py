@@ -1,4 +1,4 @@
-"""What several groups ask of the same positions, found once: the side to move's view of a batch."""
+"""What several groups need of the same positions, computed once: the side to move's view of a batch."""
 
 from functools import cached_property
 from types import ModuleType

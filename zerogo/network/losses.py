@@ -158,8 +158,8 @@ def _constants(numbers: tuple[float, ...], device: torch.device) -> Tensor:
 
 
 def metrics(outputs: Metrics, targets: Targets, heads: Mapping[str, float], loss: list[Terms]) -> Metrics:
-    """Returns what a batch shows beside its loss: `NAME_loss` of each head before its weight (0 for a weight of 0); and
-    of the heads that there are
+    """Returns the metrics of a batch besides its loss: `NAME_loss` of each head before its weight (0 for a weight of
+    0); and of the heads that there are
 
     policy_entropy, policy_target_entropy, policy_kl [nats]: of the prior, of the policy, and their divergence, and
     policy_accuracy, how often their best moves agree, means by `policy_weight`; value_mean, value_target_mean,

@@ -331,8 +331,8 @@ class InferenceNetwork:
 
     @torch.no_grad()
     def load_(self, network: Network) -> None:
-        """Takes over the weights of a network of the same shape, in the places of its own: captured graphs, which
-        read them there, stay good."""
+        """Copies the weights of a network of the same shape into its own tensors, so that captured graphs, which read
+        these, stay valid."""
         new = network.playing_copy(self.device, self.dtype, self.heads)
         torch._foreach_copy_(_weights(self.network), _weights(new))
         for layer, new_layer in zip(self.network.modules(), new.modules(), strict=True):

@@ -230,7 +230,7 @@ class Replay:
         return slots[self._columns["policy_time"][slots].argsort(stable=True)[:number]]
 
     def update_policies(self, slots: Tensor, policy: Tensor, root_value: Tensor) -> None:
-        """Puts newer searches in the place of what was found: int64 [K], float32 [K, A], float32 [K]."""
+        """Replaces policies and root values by those of newer searches: int64 [K], float32 [K, A], float32 [K]."""
         ring, here = Samples.of_records(self._ring, self.board_size), sent(slots, self._ring.device)
         ring.policy[here] = sent(policy, here.device).to(ring.policy.dtype)
         ring.root_value[here] = sent(root_value, here.device)
@@ -287,7 +287,7 @@ class Replay:
             self._files.after_snapshot((edge - (more or edge)) if self.settings.keep_shards else edge)
 
     def close(self) -> None:
-        """Waits for the files under way; whoever must know that they are written calls `flush`."""
+        """Waits until the files are written; errors are not raised, see `flush`."""
         if self._files is not None:
             self._files.close()
 
@@ -351,7 +351,7 @@ class Replay:
         return state
 
     def _take_over(self, state: dict[str, Any]) -> None:
-        """Goes on from a state, whose finished shards are loaded."""
+        """Restores a state after its finished shards were loaded."""
         self._count_all(state.get("pending", self._ring[:0].cpu()))
         self._num_in_shards = max(self._num_in_shards, self.total - len(self))  # where the capacity was lowered
         self.num_drawn, self.num_random, self.last_game = state["taken"], state["num_random"], state["last_game"]
@@ -367,7 +367,7 @@ class Replay:
         self.credit = self._most_credit(state["credit"])
 
     def redraw(self, seed: int) -> None:
-        """Draws other batches from here on: those to come have led nowhere."""
+        """Seeds the draws of batches anew, as the batches that would have come next led to a divergence."""
         self._generator.manual_seed(seed)
 
 

@@ -88,10 +88,10 @@ def load_shard(path: str | Path) -> Samples:
 
 
 def load_with_about(path: str | Path) -> tuple[Samples, Any]:
-    """Returns the samples of a file, and what it says about them, None for nothing.
+    """Returns the samples of a file, and its plain values about them, None where it has none.
 
-    Raises InputError where the file is cut short, damaged, of another format, or stands for far more than it is;
-    OSError where the disk does not give it."""
+    Raises InputError where the file is cut short, damaged, of another format, or would take far more memory than its
+    size; OSError where the disk cannot read it."""
     path = Path(path)
     try:
         with (
@@ -163,8 +163,8 @@ class ShardFolder:
         self._obsolete: set[Path] = set()
 
     def usable(self, limit: float) -> tuple[list[Shard], int]:
-        """Returns the files that hold samples with numbers below `limit`, in their order, and the number behind the
-        last one that holds none above; the others are obsolete."""
+        """Returns the files that hold samples with numbers below `limit`, in their order, and the end of the last file
+        that holds only such samples. Files with later samples become obsolete."""
         end = max((shard.end for shard in self._shards if shard.end <= limit), default=0)
         self._obsolete = {shard.path for shard in self._shards if shard.end > limit}
         return [shard for shard in self._shards if shard.first < limit], end
@@ -190,13 +190,14 @@ class ShardFolder:
             self._waiting.popleft()
 
     def close(self) -> None:
-        """Waits for the files under way without a word of errors."""
+        """Waits until the thread has written its files; errors are not raised."""
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None
 
     def after_snapshot(self, edge: int) -> None:
-        """Removes what the newest snapshots do not need. edge: before which no window needs samples from now on."""
+        """Removes the files that the newest snapshots do not need. edge: number of the first sample that a window needs
+        from now on."""
         self._edges.append(edge)
         shards = [shard for shard in find_shards(self.directory) if shard.end <= self._edges[0]]
         for path in self._obsolete.union(shard.path for shard in shards):

@@ -1,4 +1,4 @@
-"""What the search asks of a game, and how Go on `zerogo.board` answers.
+"""What the search needs of a game, and Go on `zerogo.board` as such a game.
 
 The search knows no rules: any game that offers these few operations on batches can be searched, toy games with known
 values too. A node of the tree stores a position packed into a few int32 words; what else a game needs (its rules, what

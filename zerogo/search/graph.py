@@ -1,7 +1,7 @@
 """A step of a search as one CUDA graph: captured once, then replayed, so that the host only says "again".
 
-A graph writes where it wrote when it was captured, into the search state's tensors, which stay, and reads root states
-from tensors of its own, into which new ones are copied when a move was played. It is captured anew where anything else
+A graph always reads and writes the tensors with which it was captured: those of the search state, which stay the same,
+and its own root states, into which new ones are copied after each move. It is captured again where anything else
 changes: the shapes (room for a longer history), the evaluator, the settings. A step that waits for the host can't be
 captured."""
 

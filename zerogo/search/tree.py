@@ -79,7 +79,7 @@ class Tree(TensorFields):
 
     @property
     def bytes_per_node(self) -> int:
-        """What one node costs in memory, all told."""
+        """The bytes of one node in all tensors."""
         return sum(tensor[0, 0].numel() * tensor.element_size() for tensor in self.of_nodes.values())
 
     @property

@@ -62,7 +62,7 @@ class Plan(TensorFields):
 
 @dataclass(frozen=True)
 class Readback(TensorFields):
-    """What the host reads when moves were played in K games; where the search goes on they do not count.
+    """What the host reads after the moves of K games; the values of a game whose search is not over do not count.
 
     done, budget: int64 [K], simulations of the present search; next_budget: of the next. num_kept: int64 [K], nodes
     that the tree keeps. ply: int32 [K], passes: int8 [K], finished: bool [K], of the game after the move. settled:
@@ -88,7 +88,7 @@ class Readback(TensorFields):
         return self.done >= self.budget
 
     def end_reasons(self) -> Tensor:
-        """Returns by what games have ended (`EndReason`), -1 where they go on: int64 [K]."""
+        """Returns how games have ended (`EndReason`), -1 where they are running: int64 [K]."""
         ends = torch.where(self.settled & self.ends_settled, int(EndReason.ALL_PASS_ALIVE), -1)
         by_itself = torch.where(self.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
         ends = torch.where(self.finished, by_itself, ends)
@@ -139,14 +139,14 @@ class SelfPlay:
         self._begin_searches(self.everyone)
 
     def set_network(self, evaluator: Evaluator, network_step: int) -> None:
-        """Goes on, in games under way too, with another network, which has learned for `network_step` steps."""
+        """Plays on with another network, in running games too; it has learned for `network_step` steps."""
         self.search.evaluator = evaluator.with_symmetries(self.search.settings.symmetry_leaf)
         self.search.root_evaluator = evaluator.with_symmetries(self.search.settings.symmetry_root)
         self.network_steps = torch.full((self.settings.slots,), network_step, device=self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns all that the games in flight are: of trees and records what is in use, trees on the host, as a GPU
-        may have no room for them twice."""
+        """Returns the complete state of the running games: of trees and records only the used parts; trees are on the
+        host, as a GPU may have no room for a second copy."""
         search, tree, tables = self.search_state, self.search_state.tree, self.recorder.tables
         state = {name: state_of(getattr(self, name)) for name in IN_FLIGHT}
         state |= {"search": {name: getattr(search, name) for name in OF_SEARCHES}, "tree_size": tree.size}
@@ -155,7 +155,7 @@ class SelfPlay:
         return state | {"resignation": self.resignation.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on with the games of a state, as many and under the same settings as these."""
+        """Restores the games of a state, which are as many and have the same settings as these."""
         search, tree, tables = self.search_state, self.search_state.tree, self.recorder.tables
         has_links = self.states.links.shape[1] > 0  # a GPU's games have none
         for one, names, kept in ((self, IN_FLIGHT, state), (search, OF_SEARCHES, state["search"])):
@@ -177,8 +177,8 @@ class SelfPlay:
         return torch.arange(self.max_plies, device=self.device) < self.states.ply.unsqueeze(1)
 
     def set_progress(self, progress: float) -> None:
-        """Tells how much of the run is over, 0 to 1: from the next searches on, in games under way too, full searches
-        have the schedule's number of simulations."""
+        """Sets how much of the run is over, 0 to 1, which decides the schedule's number of simulations: from the next
+        searches on, in running games too."""
         full = self.settings.full_at(progress)
         # A cheap search is drawn only where not all are full.
         self.budgets = full, (self.settings.cheap_simulations if self.settings.full_share < 1 else full)
@@ -192,8 +192,8 @@ class SelfPlay:
         collected: SelfPlayResult | None = None,
         pause: Callable[[], bool] = lambda: False,
     ) -> SelfPlayResult:
-        """Plays on until that many games more are finished, or until `time.monotonic()` reaches a time, and returns
-        what they gave. show: called with what there is so far, whenever moves were played.
+        """Plays until that many more games are finished, or until `time.monotonic()` reaches a time, and returns their
+        results. show: called with the results so far, whenever moves were played.
 
         every_place: also until the first game of each of the B places is finished. Otherwise the first finished games
         would be biased towards short ones. pause: called after each step of the search; once it returns True, the

@@ -28,8 +28,8 @@ def reanalyse(
     place of their policies and root values; returns how many. Each rank searches its share.
 
     together: positions of one batch. until: the `time.monotonic()` at which no other batch begins. Results and points
-    stay those of the games. Superko knows the last eight positions only, and the move cap is far. Shards on the
-    disk keep the earlier policies; a snapshot holds the new ones, a run that goes on from a checkpoint lacks them."""
+    stay those of the games. Superko knows the last eight positions only, and the move cap is far. Shards on the disk
+    keep the earlier policies. A snapshot holds the new ones; a run that resumes from a checkpoint has lost them."""
     slots, searched = distributed.local_shard(replay.oldest_policies(number)), []
     search = Search(search.evaluator, replace(search.settings, keep_tree=False), search.game, search.root_evaluator)
     for some in slots.split(together) if len(slots) else ():

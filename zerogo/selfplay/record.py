@@ -51,7 +51,7 @@ class SelfPlayResult:
 
     games: the share that is written as SGF. last_boards, last_ownership: int8 [N, N] of a few games, each of its own
     size; Black's view. prior_kl, prior_entropy: sums over the moves of KL(search policy, prior) and of the prior's
-    entropy [nats]. overflowed: trees that ran out of nodes. is_whole: whether all that was asked for is there."""
+    entropy [nats]. overflowed: trees that ran out of nodes. is_whole: whether all wanted games are finished."""
 
     samples: list[Samples] = field(default_factory=list)
     games: list[FinishedGame] = field(default_factory=list)

@@ -1,5 +1,5 @@
-"""What is asked of a file before it is read: where it is, and that it takes no more memory than its own size, or than
-what it is good for, as it may come from a stranger."""
+"""Checks of a file before it is read, as it may come from a stranger: that it is a regular file, and that reading it
+takes no more memory than its own size, or than a sensible limit."""
 
 import json
 import os
@@ -51,8 +51,8 @@ def open_regular(path: str | os.PathLike, what: str, follow_links: bool = True) 
 
 
 def read_file(path: str | os.PathLike, most_bytes: int, what: str) -> bytes:
-    """Returns the bytes of a regular file; no more than one above most_bytes is read, whatever size the file is said to
-    have. what: see `open_regular`. Raises InputError where it can't be read, or is larger."""
+    """Returns the bytes of a regular file; it reads at most most_bytes + 1 bytes, whatever size the file system
+    reports. what: see `open_regular`. Raises InputError where it can't be read, or is larger."""
     try:
         with open_regular(path, what) as file:
             data = file.read(most_bytes + 1)
@@ -132,8 +132,8 @@ def missing(path: Path) -> str:
 
 
 def require_checkpoint(path: Path) -> None:
-    """Raises InputError unless the file is an undamaged archive such as torch writes, which takes no more memory than
-    the file when it is read: nothing in it is compressed, runs code or makes what it does not hold."""
+    """Raises InputError unless the file is an undamaged archive such as torch writes. Reading it then takes no more
+    memory than the file: nothing in it is compressed, runs code, or creates values that it does not contain."""
     try:
         file = open_regular(path, "checkpoint")
     except OSError as error:

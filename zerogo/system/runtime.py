@@ -1,6 +1,6 @@
 """Device, generators, the run's lock, atomic files and lines of stdin: what a process needs around its work.
 
-Nothing is probed or changed at import; every function says what it touches."""
+Nothing is probed or changed at import; every docstring names the state that its function changes."""
 
 import atexit
 import contextlib
@@ -79,7 +79,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Returns the free memory of the device, for the CPU of the machine or container; None where that can't be told."""
+    """Returns the free memory of the device, for the CPU of the machine or container; None where it is unknown."""
     if device.type == "cuda":
         # Torch keeps some for tensors to come.
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -217,9 +217,10 @@ def _cpu_name() -> str:
 class RunLock(contextlib.AbstractContextManager):
     """Holds a run directory for this process, which is made when it is missing; a second holder gets InputError.
 
-    The lock is the kernel's (flock), on the directory itself, which nobody takes away from under the holder; file
-    systems that lock no directories lock the file inside that names the holder. It ends with the process, however that
-    dies, so a leftover file never blocks a resume. Use it as a context manager, or call `release`."""
+    The lock is the kernel's (flock) on the directory itself, so that replacing a file inside does not free it; on file
+    systems that cannot lock directories it is on the file inside that names the holder. The lock ends with the process,
+    however the process dies, so a leftover file never blocks a resume. Use it as a context manager, or call
+    `release`."""
 
     FILE = ".lock"
 

@@ -1,7 +1,7 @@
 """All that is chosen by measuring on this machine: whether kernels are right, precision, processes, threads, batches.
 
-What a machine says of itself says what should be; only trying says what is. Kernels and precisions are tried in
-a process of their own (`questions`): what a CPU or GPU claims to have may end or hang the process that uses it."""
+A machine may report features that do not work, so everything is tried before it is used. Kernels and precisions are
+tried in another process (`questions`), as a broken feature may kill or hang the process that uses it."""
 
 import contextlib
 import ctypes
@@ -36,9 +36,9 @@ MEASURED_BATCH = 1024  # positions, for which `pick_epilogues` tries both ways
 
 
 def tune(config: Config, device: torch.device, earlier: str = "") -> torch.dtype:
-    """Does what `prove_kernels` and `pick_dtype` do for a config, in one process, and returns the dtype, on all ranks
-    that of rank 0. earlier: what this run has picked on such a device before. Raises InputError where a rank lacks
-    it."""
+    """Does what `prove_kernels` and `pick_dtype` do for a config, with one process for all trials, and returns the
+    dtype: rank 0's on all ranks. earlier: the precision that this run picked on such a device before. Raises InputError
+    where that dtype does not work on a rank."""
     size = config.game.largest_size
     questions = [question for of_kind in _kernel_questions(device, size).values() for question in of_kind]
     if config.run.precision != "float32":
@@ -219,9 +219,9 @@ def find_batch(
 ) -> BatchChoice:
     """Returns the smallest batch that is within `GAIN` of the fastest one.
 
-    rate: positions a second in batches of a size. It is asked for `least` and its doubles, and for `limit` at last,
-    until as many doublings as `patience` brought nothing more, a batch took longer than `longest` seconds, or the
-    device's memory is full."""
+    rate: measures the positions a second in batches of a size. It is called for `least`, its doubles, and finally
+    `limit`. The search ends early where `patience` doublings in a row brought nothing more, a batch took longer than
+    `longest` seconds, or the device's memory is full."""
     assert 1 <= limit and 1 <= least, f"from {least} to {limit} positions"
     rates: dict[int, float] = {}
     size = min(least, limit)
@@ -277,7 +277,7 @@ def speed(
 
 
 class ThreadChoice:
-    """Finds out, while work goes on, with how many of torch's CPU threads it goes fastest.
+    """Measures during normal work with how many of torch's CPU threads it is fastest, and sets that number.
 
     The threads of one operation wait for each other. Where other processes run, one of them comes late nearly always,
     and all together do less than one alone; on a quiet machine each is a gain. So half or double the number is tried

@@ -1,5 +1,5 @@
-"""Questions that only trying answers, and the process that tries (`tuning.trials`): it may be killed by what it tries,
-or never end. Answers are kept on the disk, beside the compiled kernels, so that they cost seconds once."""
+"""Questions about this machine, which another process answers by trials (`tuning.trials`), as a trial may kill or hang
+its process. The answers are stored next to the compiled kernels, so that the trials take place once."""
 
 import contextlib
 import fcntl
@@ -112,8 +112,8 @@ def _turn() -> Iterator[None]:
 
 
 def _try(tasks: Sequence[list], device: str) -> list[Answer]:
-    """Returns the answers to tasks. A task that ends the process has that for its answer, and another process goes on
-    behind it. One that takes too long is not tried, nor are those behind it: that may be the machine's load."""
+    """Returns the answers to tasks. The answer to a task that ends the process is that fault, and another process does
+    the tasks behind it. A task that takes too long has no answer, nor have those behind it: the machine may be busy."""
     answers: list[Answer] = []
     while len(answers) < len(tasks):
         answers += _answers_of_process(tasks[len(answers) :], device)
