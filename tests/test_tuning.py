@@ -116,7 +116,7 @@ def pretended_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int
     number = {"now": 8}
     monkeypatch.setattr(torch, "get_num_threads", lambda: number["now"])
     monkeypatch.setattr(torch, "set_num_threads", lambda new: number.update(now=new))
-    monkeypatch.setattr(tuning, "usable_cores", lambda: 6)
+    monkeypatch.setattr(tuning.runtime, "usable_cores", lambda: 6)
     monkeypatch.setattr(tuning, "THREADS", tuning.THREADS)
     tuning.default_threads.cache_clear()
     yield number
