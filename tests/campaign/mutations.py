@@ -33,7 +33,7 @@ MUTATIONS = [
     # The rules of many games
     Mutation("board/position.py", "(after.passes >= 2)", "(after.passes >= 3)", "board"),
     Mutation("board/position.py", "is_taken & (number == 1) &", "is_taken &", "board"),
-    Mutation("board/position.py", "(own & ~position.atari) |", "own |", "board"),
+    Mutation("board/position.py", "(own_stones & ~position.atari) |", "own_stones |", "board"),
     Mutation("board/position.py", "~(relieved | string)", "~string", "board"),
     Mutation("board/position.py", "torch.where(is_black == is_taken, number", "torch.where(is_black, number", "board"),
     Mutation("board/superko.py", "unsqueeze(1)) & 1) == 1", "unsqueeze(1)) & 1) == 0", "board"),
