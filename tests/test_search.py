@@ -172,7 +172,7 @@ def test_bare_roots_come_in_few_batch_sizes(settings: SearchConfig, use: Callabl
     made = Search(table, settings, root_evaluator=evaluate)
     search_state = made.init(state, 8)
     for number in (12, 3, 6, 1, 11):
-        made.replace(search_state, everyone[:number], state)
+        made.reset_trees(search_state, everyone[:number], state)
         made.begin(search_state, everyone, 8, seed=1)
     assert sizes == [12, 4, 8, 1, 12] and int(search_state.overflowed) == 0
 

@@ -117,7 +117,7 @@ def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyP
     assert len(captured) == 1
     search_state = made.init(state, 5)
     for turn, number in enumerate((1, 1, 1, 2)):
-        made.replace(search_state, torch.arange(3), state)
+        made.reset_trees(search_state, torch.arange(3), state)
         made.run(state, 5, seed=turn, tree=search_state)
         assert len(captured) == number
     search_state = begun(made, state)
@@ -134,7 +134,7 @@ def test_root_states_are_copied_into_all_slots(captured: list) -> None:
         made.simulate(search_state)
     after = board.step(state, torch.full((3,), 16))
     as_before = dataclasses.replace(after, seen=after.seen[:, : state.seen.shape[1]], links=state.links + 1)
-    made.replace(search_state, torch.arange(3), as_before)
+    made.reset_trees(search_state, torch.arange(3), as_before)
     made.begin(search_state, torch.arange(3), 9, seed=2)
     made.simulate(search_state)
     wanted = search_state.graph.states.select(torch.arange(3).repeat(3))

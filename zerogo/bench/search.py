@@ -135,7 +135,7 @@ class SearchedGames:
         if finished.numel():  # other mid-game positions take their places
             others = (finished + self.moves) % self.setup.state.num_games
             self.state = board.put_(self.state, finished, self.setup.state.select(others))
-            self.search.replace(self.search_state, finished, self.state)
+            self.search.reset_trees(self.search_state, finished, self.state)
         return simulations, search_seconds, bench.device_time(self.setup.device) - start
 
     @property

@@ -67,7 +67,7 @@ class SearchPlayer:
         rows = index.clamp(max=number - 1)  # the last game fills up the batch
         states, key = states.select(rows), (states.board_size, len(rows))
         if key in self.search_states:
-            self.search.replace(self.search_states[key], index, states)
+            self.search.reset_trees(self.search_states[key], index, states)
         else:
             self.search_states[key] = self.search.init(states, self.simulations)
         search_state = self.search_states[key]

@@ -107,28 +107,29 @@ class Search:
         *,
         game_ids: Tensor | None = None,
         explore: bool | Tensor = False,
-        bare: Tensor | None = None,
+        new_roots: Tensor | None = None,
     ) -> None:
-        """Starts the next search of some games: evaluates bare roots, draws the noise, sets the budgets.
+        """Starts the next search of some games: evaluates new roots, draws the noise, sets the budgets.
 
         games: int64 [K], ascending. budget: int or int64 [K], at most `search_state.longest`. A game that is over gets
-        none. explore: bool or bool [K], with root noise. bare: int64 [n] on the host, places in `games` whose root
+        none. explore: bool or bool [K], with root noise. new_roots: int64 [n] on the host, places in `games` whose root
         must be evaluated, as there is no tree, or one with too little room for the budget; by default the host looks,
         which it may do between moves."""
         tree, longest = search_state.tree, search_state.longest
-        if (max_budget := budget if isinstance(budget, int) else int(budget.max()) if bare is None else 0) > longest:
-            raise ValueError(f"begin: a budget of {max_budget} simulations in trees made for {longest}")
+        largest = budget if isinstance(budget, int) else int(budget.max()) if new_roots is None else 0
+        if largest > longest:
+            raise ValueError(f"begin: a budget of {largest} simulations in trees made for {longest}")
         budgets = budget if isinstance(budget, Tensor) else torch.full_like(games, budget)
         plies = select_games(search_state.states.ply, games)
         move_key = rng.key(seed, games if game_ids is None else game_ids, plies)
         search_state.repeated_states = None
         fast = kernels.module_for("roots", games.device) if self.settings.algorithm == "gumbel" else None
         if fast is not None:
-            fast.begin(self, search_state, games, budgets, move_key, explore, bare)
+            fast.begin(self, search_state, games, budgets, move_key, explore, new_roots)
             return
         explores = explore if isinstance(explore, Tensor) else torch.full_like(games, explore, dtype=torch.bool)
         search_state.keys[games] = rng.key(move_key, Purpose.SYMMETRY)
-        self._prepare_roots(search_state, games, budgets, move_key, bare)
+        self._prepare_roots(search_state, games, budgets, move_key, new_roots)
         search_state.budget[games] = torch.where(tree.terminal[games, ROOT], 0, budgets)
         search_state.done.index_fill_(0, games, 0)
         if kernels.module_for("tree", games.device) is None:  # kernels stop where a path ends
@@ -154,14 +155,14 @@ class Search:
         search_state.phase_end[games] = gumbel.by_simulation(*moves, gumbel.phase_ends)
 
     def _prepare_roots(
-        self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, bare: Tensor | None
+        self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, new_roots: Tensor | None
     ) -> None:
-        """Evaluates the bare roots, and makes kept ones what a root must be.
+        """Evaluates the new roots, and makes kept ones what a root must be.
 
         A kept root was an inner node: moves that repeat may be open, and the prior of closed moves is gone, so the rest
         no longer sums to 1."""
         tree = search_state.tree
-        legal, roots = self.evaluate_roots(search_state, games, budgets, move_keys, bare)
+        legal, roots = self.evaluate_roots(search_state, games, budgets, move_keys, new_roots)
         if roots:
             self._write_roots(search_state, *roots)
         tree.children[games, ROOT] = torch.where(legal, tree.children[games, ROOT], ILLEGAL)
@@ -171,23 +172,23 @@ class Search:
         tree.prior[games, ROOT] = torch.where(total > 0, prior / total, even)
 
     def evaluate_roots(
-        self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, bare: Tensor | None
+        self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, new_roots: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Returns the legal moves of the roots, bool [K, A]; and which of the games have bare roots, int64 [n], with
-        what makes them roots (`roots_of`), or nothing where none has. bare: see `begin`."""
+        """Returns the legal moves of the roots, bool [K, A]; and which of the games have new roots, int64 [n], with
+        what makes them roots (`roots_of`), or nothing where none has. new_roots: see `begin`."""
         states, tree = search_state.states, search_state.tree
         states = states if len(games) == search_state.num_games else states.select(games)
         legal = self.game.root_legal(states)
-        if bare is None:
+        if new_roots is None:
             size = tree.size[games]
-            bare = ((size == 0) | (size + budgets >= tree.num_nodes)).nonzero().squeeze(1)
-        number, chosen = len(bare), (games, legal, move_keys)
+            new_roots = ((size == 0) | (size + budgets >= tree.num_nodes)).nonzero().squeeze(1)
+        number, chosen = len(new_roots), (games, legal, move_keys)
         if not number:
             return legal, ()
         if number < len(games):
             # cuDNN plans its convolutions anew, for milliseconds, in every batch of a new size: so there are few.
             size = number if host_read_is_free(games) else min(len(games), 1 << (number - 1).bit_length())
-            index = sent(torch.cat([bare, bare[-1:].expand(size - number)]), games.device)
+            index = sent(torch.cat([new_roots, new_roots[-1:].expand(size - number)]), games.device)
             states, chosen = states.select(index), [part.index_select(0, index) for part in chosen]
         games, some_legal, keys = chosen
         roots = self.roots_of(states, some_legal, rng.key(keys, Purpose.ROOT_SYMMETRY))
@@ -199,7 +200,7 @@ class Search:
         games: int64 [n]. roots: see `roots_of`."""
         tree, (words, prior, value, finished, *score) = search_state.tree, roots
         search_state.overflowed += (tree.size[games] > 0).sum()
-        self.replace(search_state, games, search_state.states)
+        self.reset_trees(search_state, games, search_state.states)
         tree.words[games, ROOT], tree.prior[games, ROOT] = words, prior
         tree.value_sum[games, ROOT], tree.value[games, ROOT] = value, value
         tree.square_sum[games, ROOT], tree.terminal[games, ROOT] = value * value, finished
@@ -317,7 +318,7 @@ class Search:
             stays = None if host_read_is_free(actions) else actions < 0
             reset_(search_state.tree, games, search_state.deepest, stays)
 
-    def replace(self, search_state: SearchState, games: Tensor, states: Any) -> None:
+    def reset_trees(self, search_state: SearchState, games: Tensor, states: Any) -> None:
         """Empties the trees of games (int64 [K]) that others replace. states: the root states of all games."""
         search_state.states = states
         reset_(search_state.tree, games, search_state.deepest)

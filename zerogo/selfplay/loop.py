@@ -274,8 +274,8 @@ class SelfPlay:
         elif len(moved):
             # A kept tree that leaves too little room for the next search is dropped.
             is_full = readback.num_kept + readback.next_budget >= search_state.tree.num_nodes
-            is_bare = (ends >= 0) | (readback.num_kept == 0) | is_full
-            self._begin_searches(self._on_device(moved), is_bare[moved].nonzero().squeeze(1))
+            is_new_root = (ends >= 0) | (readback.num_kept == 0) | is_full
+            self._begin_searches(self._on_device(moved), is_new_root[moved].nonzero().squeeze(1))
 
     def _read_back(
         self, game_index: Tensor, after: board.State, result: SearchResult, resigns: Tensor | None
@@ -346,14 +346,13 @@ class SelfPlay:
         else:
             copies.put_(self.plan.tensors(), game_index, plan.tensors())
 
-    def _begin_searches(self, game_index: Tensor, bare: Tensor | None = None) -> None:
-        """Starts the next searches, as planned. bare: see `search.Search.begin`."""
+    def _begin_searches(self, game_index: Tensor, new_roots: Tensor | None = None) -> None:
+        """Starts the next searches, as planned. new_roots: see `search.Search.begin`."""
         # Gumbel's noise is what varies its moves, so cheap searches keep it; under PUCT the temperature does that.
         explore = self.search.settings.algorithm == "gumbel" or select_games(self.plan.is_full, game_index)
-        options = {"game_ids": select_games(self.drawn.number, game_index), "explore": explore, "bare": bare}
-        self.search.begin(
-            self.search_state, game_index, select_games(self.plan.budget, game_index), self.seed, **options
-        )
+        options = {"game_ids": select_games(self.drawn.number, game_index), "explore": explore, "new_roots": new_roots}
+        budgets = select_games(self.plan.budget, game_index)
+        self.search.begin(self.search_state, game_index, budgets, self.seed, **options)
 
     def _next_games(self, number: int) -> tuple[board.State, GameRandomness]:
         """Returns the next games and what is drawn for them, from those that were drawn ahead if they are enough."""
@@ -401,7 +400,7 @@ class SelfPlay:
         knows_all = not host_read_is_free(index)
         self.states = board.put_(self.states, games, states, ply_bound if knows_all else None)
         copies.put_from_host_(self.drawn.tensors(), games, drawn.tensors())
-        self.search.replace(self.search_state, index, self.states)
+        self.search.reset_trees(self.search_state, index, self.states)
         self._draw_plan(index)
 
     @property

@@ -112,11 +112,11 @@ def make_kernel(
 
 def begin(
     search: Any, search_state: Any, games: Tensor, budgets: Tensor, move_keys: Tensor, explore: bool | Tensor,
-    bare: Tensor | None,
+    new_roots: Tensor | None,
 ) -> None:  # fmt: skip
     """Does what `search.Search.begin` does; games, budgets, move_keys: int64 [K]. The host waits only where it does not
-    know which roots are bare."""
-    legal, roots = search.evaluate_roots(search_state, games, budgets, move_keys, bare)
+    know which roots are new."""
+    legal, roots = search.evaluate_roots(search_state, games, budgets, move_keys, new_roots)
     if roots:
         make_roots(search_state, *roots)
     places = search.game.noise_places(search_state.states, games)
