@@ -128,8 +128,7 @@ def _read(
     """Returns what becomes of a string after a first move of the attacker, `start`, or of one in atari, whose last
     liberty that is; and all moves that save the latter. Two states take turns. Attacking: the string has two liberties,
     `first` and then `second` are tried. Defending: it is in atari at frame `depth`, `answers` are left. A frame was
-    reached by `move`, which took `dead`; `later` is what the attacker may try in its place. On the stack both are one
-    plane: `later` is empty."""
+    reached by `move`, which took `dead`; `later`, which the attacker may try instead, shares its plane on the stack."""
     none, zero = tl.zeros_like(defender), tl.sum(tl.zeros_like(defender), 0)
     first, second, dead, move, later, answer, saving = tl.where(in_atari, 0, start), none, none, none, none, none, none
     attacking, depth, result, answers = (in_atari == 0).to(tl.int32), in_atari.to(tl.int32) - 1, zero, none
@@ -140,10 +139,9 @@ def _read(
         goes_back, is_saved = depth != depth, depth != depth
         if attacking != 0:
             if any_point(first):
-                works, captured = _attack(defender, attacker, target, exists, first, depth if AS_KATAGO else zero)
+                works, gone = _attack(defender, attacker, target, exists, first, depth if AS_KATAGO else zero)
                 if works:
-                    defender, attacker, dead = defender & ~captured, attacker | first, captured
-                    move, later = first, second
+                    defender, attacker, dead, move, later = defender & ~gone, attacker | first, gone, first, second
                     answers = _answers(defender, attacker, target, exists, depth != depth)
                     attacking, depth, listed = zero, depth + 1, listed + count(answers)
                     result = tl.where((listed > max_answers) | (depth == DEPTH), GIVEN_UP, result)
@@ -157,16 +155,14 @@ def _read(
                 reply = _next_answer(defender, attacker, target, exists, answers)
                 answers &= ~reply
                 answer = tl.where(depth == 0, reply, answer)
-                defender_after, attacker_after, target_after, ko, liberties = _defend(
-                    defender, attacker, target, exists, reply
-                )
-                is_saved = liberties > 2
-                if liberties == 2:
+                new_defender, new_attacker, new_target, ko, number = _defend(defender, attacker, target, exists, reply)
+                is_saved = number > 2
+                if number == 2:
                     frame = defender, attacker, target, answers, dead, move | later
                     for k in tl.static_range(PLANES):
                         store_rows(stack, depth * PLANES + k, frame[k], N)
                     tl.debug_barrier()  # it is read when the reading goes back
-                    defender, attacker, target, attacking = defender_after, attacker_after, target_after, zero + 1
+                    defender, attacker, target, attacking = new_defender, new_attacker, new_target, zero + 1
                     first, second = _attacks(defender, attacker, target, exists, ko)
                     if _is_double_ko(defender, attacker, target, exists, AS_KATAGO):  # as if no answer was left
                         attacking, depth, answers = zero, depth + 1, none
