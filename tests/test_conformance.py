@@ -34,9 +34,8 @@ def test_the_table_names_what_there_is(capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit):
         parse(["--supported"])
     rows = [line.split(maxsplit=3) for line in capsys.readouterr().out.splitlines()]
-    assert {(kind, name) for kind, name, word, *_ in rows if word == "yes"} == {
-        (kind, name) for kind, names in SUPPORTED.items() for name in names
-    }
+    supported = {(kind, name) for kind, names in SUPPORTED.items() for name in names}
+    assert {(kind, name) for kind, name, word, *_ in rows if word == "yes"} == supported
     assert all(why for _, _, word, *why in rows if word == "no") and ["no" for row in rows if row[2] == "no"]
 
 

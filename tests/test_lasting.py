@@ -417,6 +417,8 @@ def test_what_can_not_be_is_refused_before_it_starts(tmp_path: Path, monkeypatch
     with pytest.raises(InputError, match="may grow to .* lower"):
         tiny.run(tmp_path)
     assert not (tmp_path / "tiny" / "config.yaml").exists()
+    monkeypatch.setattr(Path, "is_file", lambda path: True)
+    assert limits.file_size(tmp_path / "gone") == 0, "an actor may rename a file between two looks at it"
 
 
 def test_the_plan_names_the_memory_of_each_device(monkeypatch) -> None:

@@ -1,5 +1,6 @@
 """What a run may take: memory and disk, planned from its settings before it starts, and what of its files stays."""
 
+import contextlib
 import math
 import shutil
 from collections.abc import Iterator
@@ -161,13 +162,20 @@ def plan_disk(config: Config, games: float, device: torch.device) -> str:
     InputError where the disk has no room for that."""
     counted = distributed.local_rank_and_size()[1] if device.type == "cpu" else 1
     files, place = disk(config, games * distributed.world_size() / counted), config.run.folder
-    there = sum(path.stat().st_size for path in place.rglob("*") if path.is_file()) if place.exists() else 0
+    there = sum(map(file_size, place.rglob("*"))) if place.exists() else 0
     room, total = shutil.disk_usage(existing(place)).free + there, sum(files.values())
     kinds = ", ".join(f"{name} {_size(size)}" for name, size in files.items())
     if total > room:
         what = "pipeline.keep_checkpoints, keep_every, keep_games and logs_mb, and replay.capacity"
         raise InputError(f"{place} may grow to {_size(total)} ({kinds}); {_size(room)} are free: lower {what}")
     return f"{_size(total)} of disk at most ({kinds})"
+
+
+def file_size(path: Path) -> int:
+    """Returns the bytes of a file; 0 for anything else, and for a file that is gone: actors rename theirs meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size if path.is_file() else 0
+    return 0
 
 
 def _planned(config: Config, needed: dict[str, float], device: torch.device) -> str:
