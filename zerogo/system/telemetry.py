@@ -67,7 +67,7 @@ class Telemetry(contextlib.AbstractContextManager):
         matches = [(line, LINE.fullmatch(line)) for line in self.path.read_bytes().splitlines(keepends=True)]
         lines = [line for line, match in matches if match and int(match[1]) <= last_step]
         if len(lines) < len(matches):
-            write_atomically(self.path, lambda file: file.writelines(lines))
+            self._call(write_atomically, self.path, lambda file: file.writelines(lines))
 
     def sizes(self) -> dict[str, int]:
         """Returns how many bytes each file holds, all of them on the disk: what a snapshot keeps."""
