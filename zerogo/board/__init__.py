@@ -1,5 +1,4 @@
-"""Many games at once: start, step, legal moves, captures, hashes, superko. The rules themselves are told in
-`zerogo.game`."""
+"""Many games at once: start, step, legal moves, captures, hashes, superko. `zerogo.game` explains the rules."""
 
 from zerogo.board.position import BLACK, WHITE, Position
 from zerogo.board.state import NO_MOVE, State, from_stones, new_games, put_, replay, step, step_

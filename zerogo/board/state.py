@@ -1,10 +1,10 @@
-"""The games themselves: a position, its rules and its history; how they begin, go on and are replaced.
+"""The games themselves: a position, its rules and its history; how games begin, continue and are replaced.
 
-Superko asks for every position that a game has seen, found by its hash. `State.seen` [B, H] holds the hash at each ply.
-On the CPU, whose kernels use it, `State.links` [B, 3H] makes it a hash table with chains: its first 2H entries hold,
-for each value of the hash's low bits, the last ply with such a hash, the other H hold for each ply the one before it in
-its chain; -1 ends a chain. So a look-up costs about one read instead of H. Elsewhere all of `seen` is compared, and
-`links` is [B, 0]."""
+Superko needs every earlier position of a game, by its hash. `State.seen` [B, H] holds the hash at each ply. On the CPU,
+whose kernels use it, `State.links` [B, 3H] makes it a hash table with chains: its first 2H entries hold, for each value
+of the hash's low bits, the last ply with such a hash, the other H hold for each ply the one before it in its chain; -1
+ends a chain. So a look-up costs about one read instead of H. Elsewhere all of `seen` is compared, and `links` is
+[B, 0]."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -167,13 +167,13 @@ def _without_history(
 def step(state: State, actions: Tensor) -> State:
     """Returns the games after one action each: int64 [B] points or P for pass, legal by `legal_actions` (not checked).
     Finished games stay."""
-    copies = {name: getattr(state, name).clone(memory_format=torch.contiguous_format) for name in HISTORY}
-    return step_(dataclasses.replace(state, **copies), actions)
+    cloned = {name: getattr(state, name).clone(memory_format=torch.contiguous_format) for name in HISTORY}
+    return step_(dataclasses.replace(state, **cloned), actions)
 
 
 def step_(state: State, actions: Tensor) -> State:
-    """The same, but takes over the history of the given state, which must not be used again: a copy less where games
-    only go forward."""
+    """The same, but writes into the history of the given state, which must not be used again: this saves a copy where
+    nobody goes back to it."""
     if actions.shape != (state.num_games,):
         shape, expected = list(actions.shape), f"[{state.num_games}], one for each game"
         raise ValueError(f"step: actions are {shape}; they must be {expected}")

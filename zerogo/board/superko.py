@@ -101,8 +101,8 @@ def _with_recent_history(state: State) -> State:
 
 
 def searchable(state: State) -> State:
-    """Returns games of stored samples with what they remember as their history, so that a search can go on from them.
-    The host looks at their plies."""
+    """Returns games of stored samples with their last positions as their history, so that they can be searched. The
+    host reads their plies."""
     hashes, plies = _remembered(state)
     none = int(state.ply.max()) + 1
     seen = torch.full((state.num_games, none + 1), NOT_SEEN, dtype=torch.int64, device=hashes.device)

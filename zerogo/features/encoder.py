@@ -49,8 +49,8 @@ class Encoder:
     The eight transforms of the board turn the planes and leave the global inputs alone.
 
     name: a preset's, or the names of the groups. plane_names: what each of the C planes shows, global_names: what each
-    of the g global inputs tells, which belong to a whole position; all different. With `komi_input` the komi is a
-    global input, unless one of the groups tells it anyway."""
+    of the g global inputs of a position is; all names are different. With `komi_input` the komi is a global input,
+    unless one of the groups holds it already."""
 
     def __init__(self, name: str, groups: Sequence[str], komi_input: bool) -> None:
         self.name = name
@@ -97,8 +97,8 @@ class Encoder:
 
 
 def make_encoder(name: str | Sequence[str], komi_input: bool) -> Encoder:
-    """Returns the encoder of a preset's name or of a list of groups, with komi among its global inputs if asked and not
-    told already.
+    """Returns the encoder of a preset's name or of a list of groups, with komi among its global inputs where
+    `komi_input` is set and no group holds it already.
 
     Raises InputError for an unknown preset or group, and where no group gives planes."""
     if isinstance(name, str):

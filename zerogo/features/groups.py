@@ -1,6 +1,6 @@
 """Groups: the parts that encoders are made of. Each shows one thing about a batch, on planes or as global inputs.
 
-A group is asked for by its name, `stones`, or by its name and a number, `liberties:8`, where it comes in several
+A config names a group, such as `stones`, or a group with a number, such as `liberties:8`, where it has several
 lengths."""
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class Group:
 
 
 def make_group(text: str) -> Group:
-    """Returns the group that is asked for as `name` or `name:number`. Raises InputError for one that there is not."""
+    """Returns the group of a text `name` or `name:number`. Raises InputError where there is no such group."""
     name, colon, number = text.partition(":")
     group = GROUPS.get(name)
     if group is None:

@@ -143,7 +143,7 @@ def scaled_edge_distance(view: View) -> Tensor:
 
 
 def rules(view: View) -> Tensor:
-    """Returns what `RULES` names, each on a plane of its own."""
+    """Returns the rules that `RULES` lists, each on its own plane."""
     state, of_game = view.state, view.state.rules
     values = [
         own_komi(view) / 15,

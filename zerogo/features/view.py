@@ -15,8 +15,8 @@ from zerogo.features.readings import Ladders, Tactics, read_ladders, read_tactic
 
 
 class View:
-    """A batch as the side to move sees it. Planes are bit rows int32 [B, N] (see `board.flood`); everything is found
-    when first asked for.
+    """A batch as the side to move sees it. Planes are bit rows int32 [B, N] (see `board.flood`); each is computed when
+    it is first read.
 
     Legal means what the rules say. Superko is exact as far as the game's history is known: all of it in a game that is
     played, the last eight positions in a leaf of the search and in a stored sample (a longer cycle is banned all the

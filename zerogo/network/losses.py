@@ -25,7 +25,7 @@ Rows = list[tuple[str, int]]  # names of numbers that samples have, and by which
 
 @dataclass(frozen=True)
 class Targets(TensorFields):
-    """What B turned samples teach: float32, as in `Samples` where nothing else is said.
+    """The targets of B turned samples: float32, with the meaning of the fields of `Samples` unless described here.
 
     policy, reply: [B, A], of the sum 1; reply is 1 at the other side's next move, and 0 everywhere where there was none
     (has_reply: bool [B]). on_board: bool [B, N, N], None where all points exist."""
@@ -66,8 +66,7 @@ def policy_target(targets: Targets) -> tuple[Tensor, Tensor]:
 
 
 def reply_target(targets: Targets) -> tuple[Tensor, Tensor]:
-    """The other side's next move, where there is one; by the same weight, as who plays at random teaches no reply
-    either."""
+    """The other side's next move, where there is one; by the policy's weight, as random players teach no replies."""
     return targets.reply, targets.policy_weight * targets.has_reply
 
 

@@ -86,8 +86,8 @@ class MaskedNorm(nn.BatchNorm2d):
 
 
 class ConvNorm(nn.Module):
-    """A convolution with batch normalisation, plus a residual ([B, C, N, N] or [B, C, 1, 1]), then relu if asked; zero
-    off the board."""
+    """A convolution with batch normalisation, plus a residual ([B, C, N, N] or [B, C, 1, 1]), then relu by default;
+    zero off the board."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int) -> None:
         super().__init__()
@@ -161,8 +161,8 @@ def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False, is_signed: b
     """Returns what is known of each channel over the whole board: mean, mean scaled by the board's side, maximum.
 
     x: [B, C, N, N], not negative and zero off the board -> float32 [B, 3C]. by_area: instead of the maximum the mean
-    scaled by the square of the side, as KataGo's value head has it: from the three a sum over the board can be told on
-    boards of any size. is_signed: x may be negative."""
+    scaled by the square of the side, as KataGo's value head has it: these three numbers determine the sum over a board
+    of any size. is_signed: x may be negative."""
     num_games, channels, board_size, _ = x.shape
     # In float32: the maximum of bfloat16 numbers is 20 times slower on a CPU.
     values = x.permute(0, 2, 3, 1).reshape(num_games, -1, channels).to(torch.float32)

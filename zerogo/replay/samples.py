@@ -98,7 +98,7 @@ class Samples(TensorFields):
         finds only repetitions of the recent positions, and the games can't be played on.
 
         kinds: the bits of KINDS that any of the rules sets; by default the host looks. for_encoder: without strings in
-        atari and hashes, which are most of the work; zero17 never asks for them."""
+        atari and hashes, which are most of the work; zero17 never needs them."""
         kinds = union(self.kinds()) if kinds is None else kinds
         is_set: dict[str, Any] = {name: bool(kinds & 1 << bit) for bit, name in enumerate(KINDS)}
         is_set["same_size"] = not is_set.pop("other_size")

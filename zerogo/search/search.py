@@ -238,7 +238,8 @@ class Search:
             ).tolist()
 
     def simulate(self, search_state: SearchState, steps_left: int | None = None) -> None:
-        """Runs one step: 1 to `leaves` simulations in every game that goes on. steps_left: see `graph.replayed`."""
+        """Runs one step: 1 to `leaves` simulations in every game whose budget is not spent. steps_left: see
+        `graph.replayed`."""
         if not graph.replayed(self, search_state, steps_left):
             self.step(search_state)
         search_state.depth_bound += 1

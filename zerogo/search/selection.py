@@ -4,7 +4,7 @@ With several (`search.leaves`) the network's batch is filled by few games. The s
 another, in all games together. Each leaves virtual visits behind, so that the next one looks elsewhere, and marks the
 node that it is going to make as terminal. A later selection that reaches a marked node collides: it costs no budget,
 and its virtual visits stay until the step ends. A step makes up to half as many selections more, to replace collisions.
-Afterwards the trees are what they were, and all leaves go on together as if each were of a game of its own."""
+Afterwards the trees are what they were, and all leaves are evaluated together, as if each were of another game."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Tree(TensorFields):
 
 @dataclass
 class SearchState:
-    """The trees of B games with what each search needs beside its tree. The tensors change in place.
+    """The trees of B games with what each search needs besides its tree. The tensors change in place.
 
     states: the root states. budget, done: int64 [B], simulations that the present move gets, and has had (kept visits
     do not count). root_prior: float32 [B, A], with noise where the search explores; the tree itself keeps the prior
