@@ -216,8 +216,9 @@ def test_resume_drops_what_comes_again(max_bytes: int, tmp_path: Path) -> None:
     with Telemetry(tmp_path, 6, sizes) as telemetry:
         telemetry.scalars(7, {"a": 70.0})
     expected = [*((step, step) for step in range(1, 7)), (7, 70)]
-    lines = [(record["step"], record["a"]) for record in tiny.lines(tmp_path / METRICS_FILE)]
-    assert lines == expected[4 * max_bytes :]
+    assert [(record["step"], record["a"]) for record in tiny.lines(tmp_path / METRICS_FILE)] == expected[
+        4 * max_bytes :
+    ]
     assert [(event.step, event.value) for event in events(tmp_path).Scalars("a")] == expected
 
 
@@ -296,9 +297,8 @@ def test_progress_on_a_terminal_without_a_size(monkeypatch) -> None:
     assert shown.startswith("train: 5/10 games, 50 %")
 
 
-# The limits of control groups, read from made-up trees of files as Linux has them (data/tables/cgroups.json): of
-# systemd-run inside a slice with other limits; of version 1, where SLURM's job has limits and its step has none; of a
-# container whose mount begins at its own group.
+# Limits of control groups in made-up trees of files (data/tables/cgroups.json): of systemd-run inside a slice with other
+# limits; of version 1, where SLURM's job has limits and its step none; of a mount that begins at the container's group.
 
 TABLES = tables("cgroups")
 
