@@ -297,8 +297,8 @@ def test_progress_on_a_terminal_without_a_size(monkeypatch) -> None:
     assert shown.startswith("train: 5/10 games, 50 %")
 
 
-# Limits of control groups in made-up trees of files (data/tables/cgroups.json): of systemd-run inside a slice with other
-# limits; of version 1, where SLURM's job has limits and its step none; of a mount that begins at the container's group.
+# Limits of control groups in made-up trees of files (data/tables/cgroups.json): of systemd-run inside a slice; of
+# version 1, where SLURM's job has limits and its step none; of a mount that begins at the container's own group.
 
 TABLES = tables("cgroups")
 
