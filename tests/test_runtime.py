@@ -204,21 +204,19 @@ def test_what_a_snapshot_counts_survives_a_power_cut(tmp_path: Path, monkeypatch
     assert {path.stat().st_ino for path in (tmp_path, *tmp_path.rglob("*"))} == synchronised
 
 
-@pytest.mark.parametrize("max_bytes", [0, 1])
-def test_resume_drops_what_comes_again(max_bytes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [0, 1])
+def test_resume_drops_what_comes_again(limit: int, tmp_path: Path) -> None:
     """Also of lines that were trimmed since, where a rollback to an older checkpoint finds them shorter."""
     sizes = None
     with Telemetry(tmp_path) as telemetry:
         for step in range(1, 9):
             telemetry.scalars(step, {"a": step})
             sizes = telemetry.sizes() if step == 6 else sizes
-        telemetry.trim(max_bytes)
+        telemetry.trim(limit)
     with Telemetry(tmp_path, 6, sizes) as telemetry:
         telemetry.scalars(7, {"a": 70.0})
     expected = [*((step, step) for step in range(1, 7)), (7, 70)]
-    assert [(record["step"], record["a"]) for record in tiny.lines(tmp_path / METRICS_FILE)] == expected[
-        4 * max_bytes :
-    ]
+    assert [(record["step"], record["a"]) for record in tiny.lines(tmp_path / METRICS_FILE)] == expected[4 * limit :]
     assert [(event.step, event.value) for event in events(tmp_path).Scalars("a")] == expected
 
 
@@ -297,8 +295,7 @@ def test_progress_on_a_terminal_without_a_size(monkeypatch) -> None:
     assert shown.startswith("train: 5/10 games, 50 %")
 
 
-# Limits of control groups in made-up trees of files (data/tables/cgroups.json): of systemd-run inside a slice; of
-# version 1, where SLURM's job has limits and its step none; of a mount that begins at the container's own group.
+# Limits of control groups in made-up trees of files (data/tables/cgroups.json), as systemd, SLURM and Docker make them
 
 TABLES = tables("cgroups")
 
