@@ -28,15 +28,13 @@ ARCHITECTURES = (80, 90)  # A100, H100
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def compile_call(
-    function: Callable, *arguments: Any, architectures: tuple[int, ...] = ARCHITECTURES
-) -> dict[int, dict[str, dict[str, int]]]:
+def compile_call(function: Callable, *arguments: Any) -> dict[int, dict[str, dict[str, int]]]:
     """Compiles all kernels that a function of a module launches for these arguments, and returns what each uses, by
     architecture and by the kernel's name: registers of a thread, `spills` (bytes of local memory of a thread), `shared`
     (bytes of a block)."""
     worker, name = _worker(), function.__name__
     call = base64.b64encode(pickle.dumps((function, arguments))).decode()
-    worker.stdin.write(json.dumps({"call": call, "architectures": architectures}) + "\n")
+    worker.stdin.write(call + "\n")
     worker.stdin.flush()
     line = worker.stdout.readline()
     assert line, f"the compiling process ended while it compiled {name}"
@@ -62,15 +60,14 @@ def _serve() -> None:
     answers, sys.stdout = sys.stdout, sys.stderr  # what the compiler prints is no answer
     for line in sys.stdin:
         try:
-            request = json.loads(line)
-            answer = _call(**request)
+            answer = _call(line)
         except Exception as error:  # the test tells it
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
 
-def _call(call: str, architectures: list[int]) -> dict[int, dict[str, dict[str, int]]]:
+def _call(call: str) -> dict[int, dict[str, dict[str, int]]]:
     from triton.runtime.driver import driver
     from triton.runtime.jit import JITFunction
 
@@ -83,7 +80,7 @@ def _call(call: str, architectures: list[int]) -> dict[int, dict[str, dict[str, 
 
     JITFunction.run = compile_only
     try:
-        for architecture in architectures:
+        for architecture in ARCHITECTURES:
             used[architecture] = {}
             driver.set_active(_AbsentDevice(architecture))
             function(*arguments)

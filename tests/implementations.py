@@ -86,11 +86,8 @@ def encode(encoder: Encoder, state: board.State, way: str) -> tuple[Tensor, Tens
     return done(way, lambda moved: (encoder.planes(moved), encoder.globals(moved)), state, names=names)
 
 
-def read_ladders(
-    state: board.State, way: str = "numba", for_mover: bool = False, most: int | None = None, as_katago: bool = False
-) -> Ladders:
-    """Returns the ladders of a state; for_mover: only what the side to move may do at once."""
-    to_play, ko = state.to_play if for_mover else None, state.ko if as_katago else None
+def read_ladders(state: board.State, way: str = "numba", most: int | None = None, as_katago: bool = False) -> Ladders:
     most = most if most is not None else MOST_OF_KATAGO if as_katago else MOST_ANSWERS
-    given = on(device_of(way), [state.black, state.white, state.on_board, to_play, most, ko])
+    ko = state.ko if as_katago else None
+    given = on(device_of(way), [state.black, state.white, state.on_board, None, most, ko])
     return Ladders(*on(CPU, list(module("ladders", way).read(*given))))

@@ -63,10 +63,12 @@ class Lockstep:
 
     def step(self) -> None:
         """Plays one random legal move in every game; in a finished one a pass, which must not change it."""
-        actions = [self._draw(index, game) for index, game in enumerate(self.games)]
-        for index, (game, action) in enumerate(zip(self.games, actions, strict=True)):
+        side, actions = self.state.board_size, []
+        for index, game in enumerate(self.games):
+            size, action = game.rules.size, None if game.is_over else self._draw(index, game)
+            actions.append(side * side if action is None else action // size * side + action % size)
             if not game.is_over:
-                self._play(index, game, action)
+                self.games[index] = game.play(Move.from_action(size * size if action is None else action, size))
         self.state = self.step_function(self.state, torch.tensor(actions, device=self.state.device))
 
     def replace(self, indices: list[int]) -> None:
@@ -77,27 +79,11 @@ class Lockstep:
         for index, rule in zip(indices, rules, strict=True):
             self.games[index] = GameState.new(rule)
 
-    def _draw(self, index: int, game: GameState) -> int:
-        passing = self.state.board_size**2
+    def _draw(self, index: int, game: GameState) -> int | None:
+        """Returns a legal play as an action of the game's own board, None for a pass."""
         legal = [action for action, reason in enumerate(self.why[index][:-1]) if reason == ""]
         pass_share = self.pass_share if game.ply < self.long * game.rules.size**2 else 0.5
-        if game.is_over or not legal or self.random.random() < pass_share:
-            return passing
-        return self._wide(game, self.random.choice(legal))
-
-    def _play(self, index: int, game: GameState, action: int) -> None:
-        move = Move.from_action(self._narrow(game, action), game.rules.size)
-
-        self.games[index] = game.play(move)
-
-    def _wide(self, game: GameState, action: int) -> int:
-        """Returns the batch's index of a point of one game's board."""
-        return action // game.rules.size * self.state.board_size + action % game.rules.size
-
-    def _narrow(self, game: GameState, action: int) -> int:
-        if action == self.state.board_size**2:
-            return game.rules.size**2
-        return action // self.state.board_size * game.rules.size + action % self.state.board_size
+        return None if not legal or self.random.random() < pass_share else self.random.choice(legal)
 
     def compare(self) -> None:
         """Asserts that both boards agree on all that there is in every game."""

@@ -11,6 +11,7 @@ from ladder_reader import board_of
 from torch import Tensor
 
 from zerogo import board
+from zerogo.game import Board, Point
 from zerogo.rules import Rules
 
 
@@ -79,8 +80,19 @@ def _played_on(rows: list[list[int]], rng: random.Random) -> list[list[int]]:
         if move in played.removed_by(mover, move):
             break
         played = played.after(mover, move)
-    size = len(rows)
-    return [[getattr(played.colour_at((row, column)), "value", 0) for column in range(size)] for row in range(size)]
+    return rows_of(played)
+
+
+def rows_of(played: Board) -> list[list[int]]:
+    """Returns the rows of a board of one game, the inverse of `board_of`."""
+    size = range(played.size)
+    return [[getattr(played.colour_at(Point(row, column)), "value", 0) for column in size] for row in size]
+
+
+def with_liberties(rows: list[list[int]]) -> list[list[int]]:
+    """Returns the position without the strings that have no liberty."""
+    played = board_of(rows)
+    return rows_of(played.without(s for string in played.strings() if not string.liberties for s in string.stones))
 
 
 # Black (X) chases White (O). By name: a diagram, Black's first moves that work against strings with two liberties,

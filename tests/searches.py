@@ -2,21 +2,21 @@
 
 import dataclasses
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from zerogo import board
+from zerogo import board, sgf
 from zerogo.board import rng
 from zerogo.config import SearchConfig
+from zerogo.evaluator import Evaluation
 from zerogo.game import Colour, GameState, Move
 from zerogo.rules import Rules
 from zerogo.search import Go, Search, SearchState
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Nodes, Tree
-from zerogo.tuning.trials import meaning, used_nodes
+from zerogo.tuning.trials import Table, meaning, used_nodes
 
 PUCT = SearchConfig(algorithm="puct")
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
@@ -35,27 +35,16 @@ RULES = [
 ]
 
 
-class TableEvaluator:
-    """Priors and values that are a fixed function of the position, in numbers that no order of additions can round.
-
-    Knows points by row and column, so that a board means the same in a larger batch. passing: how much likelier a pass
-    is than a play."""
+class TableEvaluator(Table):
+    """The `Table` of trials, where a pass is `passing` times likelier."""
 
     def __init__(self, passing: int = 1) -> None:
-        self.passing, self.calls = passing, 0
+        self.passing = passing
 
-    def __call__(self, state: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
-        self.calls += 1
-        points = torch.arange(state.board_size**2, device=legal.device)
-        row, column = torch.div(points, state.board_size, rounding_mode="floor"), points % state.board_size
-        cells = torch.nn.functional.pad(row * 25 + column, (0, 1), value=999)
-        own = rng.key(77, state.hash, state.to_play, state.passes)
-        weight = (rng.key(own.unsqueeze(1), cells) & 0xFFF) + 1
-        weight[:, -1] = weight[:, -1] * self.passing
-        weight = weight * legal
-        prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
-        value, score = ((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5, ((own >> 40) & 0x7F).to(torch.float32) - 60
-        return SimpleNamespace(prior=prior, value=value, score=score)
+    def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
+        weight = (board.legal_actions(state) if legal is None else legal).to(torch.int64)
+        weight[:, -1] *= self.passing
+        return super().__call__(state, weight, key)
 
 
 def several(settings: SearchConfig, leaves: int, **changes: Any) -> SearchConfig:
@@ -78,35 +67,24 @@ def random_games(
     return state, torch.stack(moves, dim=1) if moves else torch.zeros(num_games, 0, dtype=torch.int64)
 
 
-def replayed(rules: Rules, moves: list[int], side: int) -> GameState:
-    game = GameState.new(rules)
-    for action in moves:
-        game = game.play(move_of(action, rules.size, side))
-    return game
+def replayed(rules: Rules, moves: list[int]) -> list[GameState]:
+    """Returns the positions of a game by the plain rules, the start first."""
+    return sgf.replay(sgf.GameRecord(rules, moves))[0]
 
 
-def move_of(action: int, size: int, side: int) -> Move:
-    """Returns the move of an action in a batch of that side, where the board may be smaller."""
-    if action == side * side:
-        return Move.pass_turn()
-    return Move.from_action(action // side * size + action % side, size)
-
-
-def check_nodes(search_state: SearchState, game: int, start: GameState, side: int, cap: int) -> dict[str, int]:
+def check_nodes(search_state: SearchState, game: int, start: GameState, cap: int) -> dict[str, int]:
     """Replays every node of a tree in the plain game; returns what was met."""
     tree, size = search_state.tree, start.rules.size
     games, met = {ROOT: start}, {"nodes": 0, "closed": 0, "finished": 0, "draws": 0}
     for node in range(ROOT, ROOT + int(tree.size[game])):
         if node > ROOT:
             before = games[int(tree.parent[game, node])]
-            move = move_of(int(tree.action[game, node]), size, side)
+            move = Move.from_action(int(tree.action[game, node]), size)
             assert before.why_illegal(move) is None
             games[node] = before.play(move)
         now = games[node]
-        position = Go().unpack(tree.words[game, node].unsqueeze(0), side)
-        assert position.stones[0, :size, :size].tolist() == now.stones()
-        assert int(position.stones.sum()) == sum(map(sum, now.stones()))
-        assert int(position.to_play) == now.to_play.value
+        position = Go().unpack(tree.words[game, node].unsqueeze(0), size)
+        assert position.stones[0].tolist() == now.stones() and int(position.to_play) == now.to_play.value
         assert (int(position.passes), int(position.ply)) == (now.passes, now.ply)
         is_over = now.is_over or now.ply >= cap
         met["nodes"] += 1
@@ -118,19 +96,18 @@ def check_nodes(search_state: SearchState, game: int, start: GameState, side: in
             met["finished"] += 1
             met["draws"] += result == 0
         else:
-            met["closed"] += check_children(search_state, game, node, now, side)
+            met["closed"] += check_children(search_state, game, node, now)
     return met
 
 
-def check_children(search_state: SearchState, game: int, node: int, now: GameState, side: int) -> int:
+def check_children(search_state: SearchState, game: int, node: int, now: GameState) -> int:
     """Every legal move is open, what is open and illegal is a repetition that was not tried; returns the repetitions
     that were."""
     tree, closed = search_state.tree, 0
     children, prior = tree.children[game, node].tolist(), tree.prior[game, node].tolist()
     assert node != ROOT or abs(sum(prior) - 1) < 1e-5
     for action, child in enumerate(children):
-        on_board = action == side * side or (action // side < now.rules.size and action % side < now.rules.size)
-        reason = now.why_illegal(move_of(action, now.rules.size, side)) if on_board else "off"
+        reason = now.why_illegal(Move.from_action(action, now.rules.size))
         if reason is None:
             assert child != ILLEGAL
         elif not reason.startswith("superko") or node == ROOT:
@@ -216,13 +193,6 @@ def same_searches(plain: SearchState, ours: SearchState) -> None:
     found = meaning(ours)
     for name, part in meaning(plain).items():
         same(part, found[name], name)
-
-
-def copied(search_state: SearchState) -> SearchState:
-    """Returns a search state of its own memory."""
-    fields = {field.name: getattr(search_state, field.name) for field in dataclasses.fields(search_state)}
-    own = {name: value.clone() for name, value in fields.items() if isinstance(value, Tensor)}
-    return dataclasses.replace(search_state, tree=search_state.tree.map(torch.clone), **own)
 
 
 def searched(

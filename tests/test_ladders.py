@@ -8,7 +8,7 @@ import torch
 from diagrams import parse
 from implementations import HAS_CUDA, KERNELS, read_ladders
 from ladder_reader import TooLong, board_of, read_all
-from positions import CLASSICAL, by_size, ladder_positions, of_stones
+from positions import CLASSICAL, by_size, ladder_positions, of_stones, with_liberties
 
 from zerogo import board
 from zerogo.board import flood, symmetry
@@ -46,18 +46,16 @@ def compare(positions: list[list[list[int]]], way: str, as_katago: bool = False)
     return with_ladder, left_out
 
 
-def check(count: int, seed: int, way: str = "numba", as_katago: bool = False) -> None:
+CHECKS = [(600, 1, "numba", False), (300, 4, "numba", True)]
+
+
+@pytest.mark.parametrize(
+    ("count", "seed", "way", "as_katago"), [*CHECKS, pytest.param(600, 6, "triton", False, marks=pytest.mark.gpu)]
+)
+def test_ladders_agree_with_the_recursive_reader(count: int, seed: int, way: str, as_katago: bool) -> None:
     results = [compare(positions, way, as_katago) for positions in by_size(ladder_positions(count, seed))]
     assert sum(with_ladder for with_ladder, _ in results) > 0.4 * count
     assert sum(left_out for _, left_out in results) < 0.03 * count
-
-
-def test_ladders_agree_with_the_recursive_reader() -> None:
-    check(600, seed=1)
-
-
-def test_katago_ladders_agree_with_the_recursive_reader() -> None:
-    check(300, seed=4, as_katago=True)
 
 
 # A string of Black's is caught between two kos, of which Black can't connect out.
@@ -78,17 +76,8 @@ def test_katago_ladders_of_crowded_boards(way: str) -> None:
     if way == "numba":
         read_ladders(of_stones(positions), way, as_katago=True)  # strings without a liberty get an answer, too
     for rows in [parse(DOUBLE_KO), *positions[: 3 if way == "triton" and not HAS_CUDA else None]]:
-        dead = [stone for string in board_of(rows).strings() if not string.liberties for stone in string.stones]
-        for row, column in dead:
-            rows[row][column] = 0
-        if all(string.liberties for string in board_of(rows).strings()):
-            with_ladder += sum(compare([rows, rows], way, as_katago=True))
+        with_ladder += sum(compare([with_liberties(rows)] * 2, way, as_katago=True))
     assert with_ladder > 0
-
-
-@pytest.mark.gpu
-def test_ladders_on_a_gpu_agree_with_the_recursive_reader() -> None:
-    check(600, seed=6, way="triton")
 
 
 @pytest.mark.parametrize("name", CLASSICAL)

@@ -1,5 +1,5 @@
-"""The game in front of a person: exact legality, turns out of order, undo, rules that change, handicap and records,
-which stand replayed where the plain rules stand."""
+"""The game in front of a person: rules that change, handicap and records, which stand replayed where the plain rules
+stand."""
 
 import pytest
 
@@ -16,26 +16,6 @@ def played(rules: Rules, *moves: tuple[Colour, int]) -> LiveGame:
     for colour, action in moves:
         game.play(colour, action)
     return game
-
-
-def test_two_moves_in_a_row() -> None:
-    game = played(Rules(5), (BLACK, 0), (BLACK, 1), (BLACK, 2))
-    assert game.to_play is WHITE and len(game.moves) == 3
-    game.undo()
-    assert game.to_play is WHITE and game.state.stones()[0] == [1, 1, 0, 0, 0]
-    game.undo(2)
-    assert game.to_play is BLACK
-    with pytest.raises(InputError, match="cannot undo"):
-        game.undo()
-
-
-def test_a_game_goes_on_after_two_passes() -> None:
-    game = played(Rules(3), (BLACK, 9), (WHITE, 9))
-    assert game.state.is_over and game.why_illegal(BLACK, 4) is None
-    game.play(BLACK, 4)
-    assert not game.state.is_over
-    game.undo()
-    assert game.state.is_over
 
 
 def test_rules_change_under_way() -> None:

@@ -8,7 +8,6 @@ import gtp_talk
 import pytest
 import tiny
 import torch
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zerogo import checkpoint, cli, sgf
 from zerogo.analysis.query import AnalysisSettings, QueryError, parse
@@ -71,8 +70,7 @@ def test_charts_tell_the_boards_apart(finished: Path) -> None:
         assert any(f"selfplay_{size}x{size}/share_of_games" in record for record in records)
         assert "random" in (finished / f"{size}x{size}" / "report.html").read_text()
     assert not any("eval/elo" in record for record in records)
-    events = EventAccumulator(str(finished / "logs"))
-    events.Reload()
+    events = tiny.events(finished / "logs")
     pictures = {"selfplay/final_boards", *(f"network/first_move_{size}x{size}" for size in SIZES)}
     assert pictures <= set(events.Tags()["images"])
 

@@ -105,17 +105,6 @@ def test_epilogues_by_a_kernel(
     assert all((output - expected[name]).abs().max() < tolerance for name, output in playing(*given).items())
 
 
-@pytest.mark.gpu
-def test_epilogues_on_cuda() -> None:
-    network, given = make_network(), [part.cuda() for part in make_input(70, 9)]
-    playing, found = inference_copy(network, "cuda"), []
-    for choice in ("off", "on"):
-        assert tuning.pick_epilogues(choice, playing) == choice
-        found.append(playing(*given))
-    assert all((found[0][name] - output).abs().max() < 0.02 for name, output in found[1].items())  # TF32
-    assert tuning.pick_epilogues("auto", playing) in ("off", "on")
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("packs", [False, True])
 def test_the_copy_for_playing_takes_other_weights_in_its_places(dtype, packs: bool, monkeypatch) -> None:

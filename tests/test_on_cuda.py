@@ -280,12 +280,12 @@ def test_a_match_keeps_its_graphs_from_move_to_move(monkeypatch) -> None:
         ]
         with seen() as counts:
             rules = Rules(2, 0.5, "positional")
-            match = play_match(*players, MatchSettings(rules, 6, seed=1, move_cap=8, device=device))
+            match = play_match(*players, MatchSettings(rules, 6, 1, move_cap=8, opening_plies=1, device=device))
         found[device.type] = [game.moves for game in match.games]
         assert not any(player.search_states for player in players)
     assert found["cuda"] == found["cpu"] and max(map(len, found["cpu"])) >= 6
     captures = sum(number for what, number in counts.waits.items() if what.startswith("a capture begins"))
-    assert captures == 4  # of 11 moves
+    assert captures == 4  # of 14 moves
 
 
 @on_cuda

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from boards import after_random_moves
 from limits import within
 
 from zerogo import board, replay
@@ -19,32 +20,14 @@ SETTINGS = ReplayConfig(min_window=64, capacity=256, shard_samples=32, reuse=2.0
 KEEPING = dataclasses.replace(SETTINGS, keep_shards=True)
 
 
-def make_samples(first: int, count: int, size: int = 5, network_step: int = 1, per_game: int = 4) -> Samples:
-    """Samples whose root_value is their number in the run and whose other targets are random."""
-    draw = torch.Generator().manual_seed(first)
+def make_samples(first: int, count: int, size: int = 5, network_step: int = 1) -> Samples:
+    """Samples whose root_value is their number in the run and whose other targets are random; each game has four."""
     number = torch.arange(first, first + count)
     sizes = [max(1, size - 1) if i % 3 == 2 else size for i in range(count)]
     rules = [Rules(size=side, komi=i % 5 + 0.5, suicide=i % 2 == 0) for i, side in enumerate(sizes)]
-    state = board.new_games(count, rules)
-    for _ in range(9):
-        legal = board.legal_actions(state).to(torch.float32)
-        legal[:, :-1] += legal[:, :-1] * 20
-        state = board.step(state, torch.multinomial(legal, 1, generator=draw).squeeze(1))
-    policy = torch.rand(count, size * size + 1, generator=draw) + 0.01
-    return Samples(
-        **tiny.position_fields(state),
-        policy=(policy / policy.sum(1, keepdim=True)).to(torch.float16),
-        policy_weight=(number % 4 != 0).to(torch.float32),
-        board_weight=(number % 3 != 0).to(torch.float32),
-        value=torch.where(number % 2 == 0, 1.0, -1.0),
-        root_value=number.to(torch.float32),
-        short_values=torch.rand(count, 3, generator=draw).to(torch.float16),
-        score=torch.randn(count, generator=draw),
-        ownership=torch.randint(-1, 2, (count, size, size), generator=draw, dtype=torch.int8),
-        game=number // per_game,
-        network_step=torch.full((count,), network_step),
-        reply=torch.randint(-1, size * size + 1, (count,), generator=draw, dtype=torch.int16),
-    )
+    fields = {"root_value": number.float(), "game": number // 4, "network_step": torch.full((count,), network_step)}
+    fields |= {"policy_weight": (number % 4 != 0).float(), "board_weight": (number % 3 != 0).float()}
+    return tiny.samples_of(after_random_moves(rules, 9, first), first, **fields)
 
 
 def numbers(buffer: Replay) -> list[int]:
@@ -52,10 +35,15 @@ def numbers(buffer: Replay) -> list[int]:
     return buffer.read(buffer._newest(len(buffer))).root_value.to(torch.int64).tolist()
 
 
+def add(buffer: Replay, first: int, last: int) -> None:
+    """Adds samples by their numbers, 20 at a time."""
+    for number in range(first, last, 20):
+        buffer.add(make_samples(number, min(20, last - number)))
+
+
 def filled(directory=None, total=100, settings=SETTINGS) -> Replay:
     buffer = Replay(settings, 5, directory)
-    for first in range(0, total, 20):
-        buffer.add(make_samples(first, min(20, total - first)))
+    add(buffer, 0, total)
     buffer.close()  # its files are written
     return buffer
 
@@ -148,8 +136,7 @@ def test_credit_is_earned_spent_and_capped():
     assert buffer.credit == 10 and buffer.statistics(1)["reuse"] == 1.5
     with pytest.raises(AssertionError, match="can_sample"):
         buffer.sample_batch(11)
-    for first in range(20, 400, 20):
-        buffer.add(make_samples(first, 20))
+    add(buffer, 20, 400)
     assert buffer.credit == 2 * buffer.window < 2 * 400
 
 
@@ -197,22 +184,6 @@ def test_figures_of_the_window_are_known_without_the_ring(device):
         assert figures["validation_share"] == held / len(inside)
 
 
-def test_resume_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
-    monkeypatch.setattr(replay.buffer, "VALIDATION_SHARE", 0.3)
-    whole, first = filled(None, 100), filled(tmp_path, 100)
-    whole.sample_batch(50), first.sample_batch(50)
-    first.flush()
-    second = Replay(SETTINGS, 5, tmp_path, seed=99, state=first.state_dict())
-    assert second.credit == whole.credit and second.total == 100 and second.last_game == 24
-    for buffer in (whole, second):
-        buffer.add(make_samples(100, 30))
-    draws = [(buffer.sample_batch(64), buffer.validation_batch(8)) for buffer in (whole, second)]
-    for one, other in zip(*draws, strict=True):
-        assert torch.equal(one.records, other.records) and torch.equal(one.symmetry, other.symmetry)
-    figures, same = second.statistics(5), whole.statistics(5)
-    assert all(figures[name] == same[name] for name in figures if name not in ("held", "memory_bytes"))
-
-
 def names_in(directory) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
@@ -229,8 +200,7 @@ def test_what_kept_a_shard_from_the_disk_is_raised_and_nothing_follows_it(tmp_pa
 
     monkeypatch.setattr(replay.shards, "save_shard", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        for first in range(40, 1000, 20):
-            buffer.add(make_samples(first, 20))
+        add(buffer, 40, 1000)
     with pytest.raises(OSError, match="No space left"):
         buffer.flush()
     assert names_in(tmp_path) == in_snapshot

@@ -1,27 +1,25 @@
 """The search on Go: the same alone and among others, by one leaf a step or several, legal to the last node, exact at
-its ends, without a look by the host. Kernels are held against torch in `test_search_kernels`."""
+its ends. Kernels are held against torch in `test_search_kernels`; `test_on_cuda` sees that no host waits."""
 
 import dataclasses
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import searches
 import torch
-from host_reads import HostReads
 from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums, random_games, several
 from torch import Tensor
 
 from zerogo import board, kernels
-from zerogo.board import flood, rng
+from zerogo.board import rng
 from zerogo.config import SearchConfig
+from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.rules import Rules
-from zerogo.search import Search, SearchState, tempered
-from zerogo.search.gumbel import considered_visits, phase_ends
+from zerogo.search import Search, tempered
 from zerogo.search.tree import NULL_NODE, ROOT
 
 
@@ -44,8 +42,8 @@ def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, pass
             result = made.run(state, 60, seed=4 + turn, tree=result.tree, explore=True)
         for game in range(2):
             if not bool(state.finished[game]):
-                played = searches.replayed(rule, past[game].tolist(), rule.size)
-                met = searches.check_nodes(result.tree, game, played, rule.size, cap)
+                *_, played = searches.replayed(rule, past[game].tolist())
+                met = searches.check_nodes(result.tree, game, played, cap)
                 total = {name: total[name] + number for name, number in met.items()}
     assert total["nodes"] > 600 and total["closed"] > 8 and total["finished"] > 30 and total["draws"] > 3, total
 
@@ -61,16 +59,15 @@ def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig, weight: float,
     going = (~state.finished).nonzero().squeeze(1)
     state, past = state.select(going), past[going]
 
-    def evaluator(positions: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
-        found = table(positions, legal, key)
-        return SimpleNamespace(prior=found.prior, value=found.value, score=torch.zeros_like(found.value))
+    def evaluator(*given: Any, **named: Any) -> Evaluation:
+        return dataclasses.replace(table(*given, **named), score=torch.zeros(len(given[0].ply)))
 
     wanted = dataclasses.replace(settings, max_considered=10, score_weight=weight)
     with kernels.plain() if way == "torch" else nullcontext():
         found = Search(evaluator, wanted).run(state, 300)
     seen = set()
     for game in range(state.num_games):
-        plain = searches.replayed(rule, past[game].tolist(), 3)
+        *_, plain = searches.replayed(rule, past[game].tolist())
         sign = 1 if plain.to_play is Colour.BLACK else -1
         scores = {move.action(3): sign * plain.play(move).score_black() for move in plain.legal_moves()}
         results = {action: (score > 0) - (score < 0) for action, score in scores.items()}
@@ -91,11 +88,11 @@ def test_leaves_are_shown_as_played_games_would_be() -> None:
     """A leaf's stones, recent positions, moves, ko, counters and rules equal those of a game that was really played to
     it."""
     rules = [Rules(size=4, komi=float(k), superko="positional") for k in range(6)]
-    state, _ = random_games(rules, 6, 5)
-    shown = []
+    state, shown = random_games(rules, 6, 5)[0], []
+    played = {(game, ROOT): state.select(torch.tensor([game])) for game in range(6)}
 
     class Watching(TableEvaluator):
-        def __call__(self, leaves: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
+        def __call__(self, leaves: board.State, legal: Tensor, key: Tensor) -> Evaluation:
             shown.append((leaves, legal))
             return super().__call__(leaves, legal, key)
 
@@ -103,59 +100,21 @@ def test_leaves_are_shown_as_played_games_would_be() -> None:
     search_state = made.init(state, 40)
     made.begin(search_state, torch.arange(6), 40, seed=1)
     for _ in range(40):
-        sizes = search_state.tree.size.clone()
+        tree, sizes, place = search_state.tree, search_state.tree.size.tolist(), 0
         shown.clear()
         made.simulate(search_state)
-        grown = (search_state.tree.size > sizes).nonzero().squeeze(1).tolist()
-        grown = [game for game in grown if not bool(search_state.tree.terminal[game, ROOT + sizes[game]])]
-        for place, game in enumerate(grown):
-            node = ROOT + int(sizes[game])
-            path = []
-            while node != ROOT:
-                path.append(int(search_state.tree.action[game, node]))
-                node = int(search_state.tree.parent[game, node])
-            played = state.select(torch.tensor([game]))
-            for action in reversed(path):
-                played = board.step(played, torch.tensor([action]))
-            own = dataclasses.replace(shown[0][0].select(torch.tensor([place])), ply_bound=0)
-            for name in [*(field.name for field in dataclasses.fields(board.Position)), "recent", "moves", "cap"]:
-                assert torch.equal(getattr(own, name), getattr(played, name)), name
-            assert torch.equal(own.rules.komi, played.rules.komi)
-            assert (shown[0][1][place] | ~board.legal_actions(played)[0]).all()
-
-
-@BOTH
-@pytest.mark.parametrize(("leaves", "rule"), [(1, 1), (1, 4), (1, 5), (4, 4), (16, 1)])
-def test_without_reads_the_same_is_found(settings: SearchConfig, leaves: int, rule: int, use: Callable) -> None:
-    """Two searches in a row, with budgets of their own; and in a simulation nothing is read back."""
-    state, _ = random_games(RULES[rule], 6, 6, move_cap=30)
-    budgets, games = torch.tensor([0, 3, 24, 24, 11, 24]), torch.arange(6)
-
-    def two_searches(watched: Callable) -> tuple[list[Tensor], SearchState]:
-        made = Search(TableEvaluator(), several(settings, leaves))
-        search_state = made.init(state, 24)
-        found, now = [], state
-        for turn in range(2):
-            made.begin(search_state, games, budgets.roll(turn), seed=turn, explore=True)
-            while bool(search_state.unspent.any()):
-                with watched():
-                    made.simulate(search_state)
-            result = made.result(search_state, games)
-            found += [result.visits, result.policy, result.value]
-            if turn == 0:
-                now = board.step(now, result.action)
-                made.advance(search_state, games, result.action, now)
-        return found, search_state
-
-    reads, (reading, search_state) = HostReads(), two_searches(nullcontext)
-    use("blind")
-    assert not flood.host_read_is_free(state.black)
-    bounded, other = two_searches(lambda: reads)
-    assert not reads.names
-    for one, two in zip(reading, bounded, strict=True):
-        assert torch.allclose(one.to(torch.float32), two.to(torch.float32), atol=1e-6)
-    searches.same_searches(search_state, other)
-    check_sums(other, is_kept=True)
+        for game in [game for game, size in enumerate(sizes) if tree.size[game] > size]:
+            node = ROOT + sizes[game]
+            before = played[game, int(tree.parent[game, node])]
+            played[game, node] = now = board.step(before, tree.action[game, node].reshape(1).to(torch.int64))
+            if not tree.terminal[game, node]:
+                own = dataclasses.replace(shown[0][0].select(torch.tensor([place])), ply_bound=0)
+                for name in [*(field.name for field in dataclasses.fields(board.Position)), "recent", "moves", "cap"]:
+                    assert torch.equal(getattr(own, name), getattr(now, name)), name
+                assert torch.equal(own.rules.komi, now.rules.komi)
+                assert (shown[0][1][place] | ~board.legal_actions(now)[0]).all()
+                place += 1
+    assert len(played) > 6 * 30
 
 
 @BOTH
@@ -208,15 +167,3 @@ def test_budgets_are_exact_and_sums_add_up(settings: SearchConfig, number: int) 
     assert torch.equal(again.tree.done, torch.where(after.finished, 0, torch.tensor(BUDGETS).flip(0)))
     assert torch.equal(again.tree.tree.visits[:, ROOT], kept + again.tree.done)
     check_sums(again.tree, is_kept=True)
-
-
-@pytest.mark.parametrize("number", [0, 1, 2, 3, 5, 16])
-@pytest.mark.parametrize("budget", [0, 1, 7, 16, 50, 64, 200])
-def test_a_phase_ends_where_fewer_moves_go_on(number: int, budget: int) -> None:
-    order, ends = considered_visits(number, budget), phase_ends(number, budget)
-    assert len(ends) == budget and list(ends) == sorted(ends)
-    moves = [order.count(visits) for visits in order]
-    for index in range(budget):
-        assert index < ends[index] <= budget
-        assert len(set(moves[index : ends[index]])) == 1
-        assert ends[index] == budget or moves[ends[index]] < moves[index]

@@ -5,56 +5,38 @@ Torch's answers are always the CPU's. The interpreter is slow, so Triton gets sm
 
 import dataclasses
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from types import SimpleNamespace
 
 import pytest
 import searches
 import torch
 import toys
-from compiling import compile_call
-from host_reads import HostReads
 from implementations import CPU, NUMBA, TRITON, device_of, doing
-from searches import PUCT, SETTINGS, TableEvaluator, copied, random_games, same_searches, searched, several
+from searches import PUCT, SETTINGS, TableEvaluator, random_games, same_searches, searched, several
 from torch import Tensor
 
 from zerogo import board, kernels
 from zerogo.config import SearchConfig
 from zerogo.kernels.shared import UNVISITED
 from zerogo.rules import Rules
-from zerogo.search import Go, Search, SearchState
-from zerogo.search.search import step_leaves
+from zerogo.search import Search, SearchState
 from zerogo.search.selection import select
 from zerogo.search.tree import ILLEGAL, ROOT, Tree, keep_subtree_
 
 REPEATING = toys.random_tree(8).with_repeating(0.4, seed=2)
-TOYS, STARTS = toys.union(toys.nim(2, 2), toys.tic_tac_toe("XX.OX...O"), REPEATING, toys.nim(1, 2))
+FIRST, SECOND, LAST = map(toys.tic_tac_toe, ("X.......O", "XX.OX...O", "X...O...."))
+TOYS, STARTS = toys.union(FIRST, SECOND, REPEATING, LAST)
 LINE = toys.written_out(0, lambda state: {0: state + 1}, lambda state: 0.5 if state == 70 else None, num_actions=2)
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """An implementation, with the settings to search with."""
-
-    way: str
-    settings: SearchConfig
-
-    @property
-    def device(self) -> torch.device:
-        return device_of(self.way)
-
-    def use(self, *names: str) -> AbstractContextManager[None]:
-        """Lets the search use these kernels, by default those for its trees."""
-        return doing(self.way, *names or ("tree",))
-
-    def both(self, run: Callable[[torch.device], SearchState], *names: str) -> tuple[SearchState, SearchState]:
-        """Returns what torch finds on the CPU and what the kernels find on the device, after a comparison."""
-        with doing("plain" if self.way == "numba" else "blind"):
-            plain = run(CPU)
-        with self.use(*names):
-            ours = run(self.device)
-        same_searches(plain, ours)
-        return plain, ours
+def compared(way: str, run: Callable[[torch.device], SearchState]) -> tuple[SearchState, SearchState]:
+    """Returns what torch finds on the CPU and what the kernels for trees find on their device, after a comparison."""
+    with doing("plain" if way == "numba" else "blind"):
+        plain = run(CPU)
+    with doing(way, "tree"):
+        ours = run(device_of(way))
+    same_searches(plain, ours)
+    return plain, ours
 
 
 def cases(triton: list[tuple[str, int]], by_numba: tuple[int, ...] = (1, 4, 11)) -> pytest.MarkDecorator:
@@ -63,13 +45,14 @@ def cases(triton: list[tuple[str, int]], by_numba: tuple[int, ...] = (1, 4, 11))
     some += [(TRITON, name, leaves) for name, leaves in triton]
     params = [
         pytest.param(
-            Case(way.values[0], several(SETTINGS[name], leaves, cuda_graph=False)),
+            *way.values,
+            several(SETTINGS[name], leaves, cuda_graph=False),
             id=f"{name}-{leaves}-{way.values[0]}",
             marks=way.marks,
         )
         for way, name, leaves in some
     ]
-    return pytest.mark.parametrize("case", params)
+    return pytest.mark.parametrize(("way", "settings"), params)
 
 
 FOUR = [("puct", 1), ("puct with all", 4), ("gumbel", 1), ("gumbel", 4)]
@@ -93,7 +76,7 @@ def search_of(toy: toys.Toy, settings: SearchConfig, device: torch.device) -> Se
 
 
 @cases(FOUR)
-def test_toys_are_searched_alike(case: Case) -> None:
+def test_toys_are_searched_alike(way: str, settings: SearchConfig) -> None:
     """Two searches in a row with the subtrees kept, budgets of their own; finished positions and moves that are found
     closed are met."""
     budgets = torch.tensor([0, 11, 11, 8])
@@ -105,89 +88,49 @@ def test_toys_are_searched_alike(case: Case) -> None:
             after = toy.after[states.index, actions]
             return toys.Positions(torch.where(after < 0, states.index, after), states.ply + 1, states.num_actions)
 
-        search = search_of(TOYS, case.settings, device)
+        search = search_of(TOYS, settings, device)
         return searches.played_on(search, TOYS.new(STARTS).to(device), budgets.to(device), play)
 
-    plain, _ = case.both(run)
+    plain, _ = compared(way, run)
     assert (plain.exact_leaves > 0).all()
-    assert case.settings.leaves == 1 or int(plain.collisions) > 0
-
-
-@cases([("puct", 1), ("puct with all", 3), ("gumbel", 1), ("gumbel", 5)])
-def test_go_is_searched_alike(case: Case) -> None:
-    """On a board of 9 points superko and the move cap are met; with a kept subtree."""
-    states, _ = random_games(Rules(size=3, komi=0.5, superko="positional", suicide=True), 3, 5, move_cap=9)
-    search = Search(TableEvaluator(passing=3), case.settings, keeps_scores=True)
-    budgets = torch.tensor([12, 10, 5])
-    plain, _ = case.both(lambda device: searches.played_on(search, states.to(device), budgets.to(device)))
-    assert int(plain.exact_leaves[0]) > 0
-
-
-@cases([("puct", 1), ("gumbel", 3)], by_numba=())
-def test_go_is_searched_alike_by_kernels_alone(case: Case) -> None:
-    """With those for boards and for leaves, in games of different rules and sizes; a simulation reads nothing."""
-    rules = [Rules(size=3, komi=0.5, suicide=True), Rules(size=4, superko="situational")]
-    states, budgets = random_games(rules, 2, 5, move_cap=14)[0], torch.tensor([6, 4])
-    search = Search(TableEvaluator(passing=3), case.settings, keeps_scores=True)
-
-    def run(device: torch.device) -> SearchState:
-        search_state = searches.played_on(search, states.to(device), budgets.to(device))
-        search.begin(search_state, torch.arange(2, device=device), 6, seed=3)
-        with HostReads() as reads:
-            search.simulate(search_state)
-        assert not reads.names
-        return search_state
-
-    case.both(run, "tree", "leaf_states", "board")
+    assert settings.leaves == 1 or int(plain.collisions) > 0
 
 
 @cases([("puct", 4)])
-def test_a_tree_is_filled_to_its_last_node(case: Case) -> None:
+def test_a_tree_is_filled_to_its_last_node(way: str, settings: SearchConfig) -> None:
     states, _ = random_games(Rules(size=4, komi=0.5), 2, 4)
-    search = Search(TableEvaluator(), dataclasses.replace(case.settings, keep_tree=False))
+    search = Search(TableEvaluator(), dataclasses.replace(settings, keep_tree=False))
     budgets = torch.tensor([13, 6])
-    plain, ours = case.both(lambda device: search.run(states.to(device), budgets.to(device)).tree)
+    plain, ours = compared(way, lambda device: search.run(states.to(device), budgets.to(device)).tree)
     assert int(ours.tree.size[0]) == 14 == ours.tree.num_nodes - 1
     searches.check_sums(plain)
 
 
 @cases([("puct", 1)])
-def test_a_kept_tree_that_would_overflow_is_dropped(case: Case) -> None:
+def test_a_kept_tree_that_would_overflow_is_dropped(way: str, settings: SearchConfig) -> None:
     def run(device: torch.device) -> SearchState:
-        states, search = TOYS.new(STARTS[3:]).to(device), search_of(TOYS, case.settings, device)
+        states, search = TOYS.new(STARTS[3:]).to(device), search_of(TOYS, settings, device)
         search_state = search.run(states, 6).tree
         search_state.tree.size[:] = 9  # as if more were kept
         return search.run(states, 6, seed=1, tree=search_state).tree
 
-    assert int(case.both(run)[1].overflowed) == 1
+    assert int(compared(way, run)[1].overflowed) == 1
 
 
 @cases([("puct", 1)], by_numba=(1,))
-def test_a_long_line_is_followed_and_backed_up(case: Case) -> None:
+def test_a_long_line_is_followed_and_backed_up(way: str, settings: SearchConfig) -> None:
     """Deeper than the nodes that Triton backs up at once, to its end, met twice; beside it is a closed move."""
 
     def run(device: torch.device) -> SearchState:
-        search = search_of(LINE, case.settings, device)
+        search = search_of(LINE, settings, device)
         with kernels.plain():
             search_state = searched(search, LINE.new([0]).to(device), torch.tensor([75], device=device), steps=69)
         for _ in range(3):
             search.simulate(search_state)
         return search_state
 
-    _, ours = case.both(run)
+    _, ours = compared(way, run)
     assert int(ours.deepest) == 70 and ours.exact_leaves.tolist() == [3, 0] and int(ours.done) == 72
-
-
-@cases([("gumbel", 2)])
-def test_a_spent_search_stays_as_it_is(case: Case) -> None:
-    search = search_of(TOYS, case.settings, case.device)
-    with case.use():
-        search_state = search.run(TOYS.new(STARTS).to(case.device), 3).tree
-        before = copied(search_state)
-        search.simulate(search_state)
-    for name in ("visits", "value_sum", "square_sum", "children", "size", "prior", "words"):
-        assert torch.equal(getattr(search_state.tree, name), getattr(before.tree, name)), name
-    assert search_state.done.tolist() == [3] * 4
 
 
 def strange_trees(num_actions: int, seed: int, device: torch.device, forced: float = 0.0) -> SearchState:
@@ -218,16 +161,16 @@ def strange_trees(num_actions: int, seed: int, device: torch.device, forced: flo
 
 @cases([(name, leaves) for name in SETTINGS for leaves in (1, 2)])
 @pytest.mark.parametrize("num_actions", [82, 626])
-def test_choices_among_many_moves(case: Case, num_actions: int) -> None:
+def test_choices_among_many_moves(way: str, settings: SearchConfig, num_actions: int) -> None:
     """Random priors and values, so that all sums and quotients round."""
-    forced = case.settings.forced_playouts
+    forced = settings.forced_playouts
     for seed in range(2):
         with kernels.plain():
-            expected = select(strange_trees(num_actions, seed, CPU, forced), case.settings)
-        with case.use():
-            found = select(strange_trees(num_actions, seed, case.device, forced), case.settings).to(CPU)
+            expected = select(strange_trees(num_actions, seed, CPU, forced), settings)
+        with doing(way, "tree"):
+            found = select(strange_trees(num_actions, seed, device_of(way), forced), settings).to(CPU)
         counts = expected.counts
-        assert torch.equal(counts, found.counts) and int(counts.sum()) >= min(case.settings.leaves, 2)
+        assert torch.equal(counts, found.counts) and int(counts.sum()) >= min(settings.leaves, 2)
         for name in ("depth", "action", "is_terminal"):
             assert torch.equal(getattr(found, name)[counts], getattr(expected, name)[counts]), name
         for row in counts.nonzero().squeeze(1).tolist():
@@ -236,19 +179,19 @@ def test_choices_among_many_moves(case: Case, num_actions: int) -> None:
 
 
 @cases([("puct", 1), ("gumbel", 1)], by_numba=(1,))
-def test_of_equal_moves_the_lowest_is_taken(case: Case) -> None:
-    search_state = strange_trees(362, 0, case.device)
-    closed = torch.arange(362, device=case.device) < 5
+def test_of_equal_moves_the_lowest_is_taken(way: str, settings: SearchConfig) -> None:
+    search_state = strange_trees(362, 0, device_of(way))
+    closed = torch.arange(362, device=device_of(way)) < 5
     search_state.tree.children[:] = torch.where(closed, ILLEGAL, UNVISITED)
     search_state.root_prior[:], search_state.gumbel[:] = 1 / 512, 0.0
-    with case.use():
-        found = select(search_state, case.settings)
+    with doing(way, "tree"):
+        found = select(search_state, settings)
     assert found.action[found.counts].tolist() == [5, 5] and found.depth.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("seed", range(2))
 @cases([("puct", 1)])
-def test_large_subtrees_are_kept_alike(case: Case, seed: int) -> None:
+def test_large_subtrees_are_kept_alike(way: str, settings: SearchConfig, seed: int) -> None:
     """Larger than what Triton moves at once; of some games only; a move without a node, one to a finished position."""
     toy = toys.tic_tac_toe(("XX.O.....", "X...O....")[seed])
     with kernels.plain():
@@ -259,11 +202,11 @@ def test_large_subtrees_are_kept_alike(case: Case, seed: int) -> None:
         best[1] = 2  # ends the game
         assert tree.terminal[1, int(tree.children[1, ROOT, 2])]
     games = torch.tensor([[0, 9], [1, 9], [3, 9], [4, 9]])[:, 0]  # with gaps in memory
-    plain, ours = tree.map(torch.clone), tree.map(torch.clone).to(case.device)
+    plain, ours = tree.map(torch.clone), tree.map(torch.clone).to(device_of(way))
     with kernels.plain():
         keep_subtree_(plain, games, best[games])
-    with case.use():
-        keep_subtree_(ours, games.to(case.device), best[games].to(case.device))
+    with doing(way, "tree"):
+        keep_subtree_(ours, games.to(device_of(way)), best[games].to(device_of(way)))
     searches.same_trees(plain, ours)
     assert int(plain.size[0]) > 8
 
@@ -277,28 +220,3 @@ def test_moves_that_there_are_not_are_refused() -> None:
             search.advance(search_state, torch.arange(3), torch.tensor([0, action, 1]), state)
     with pytest.raises(ValueError, match="search.leaves is 0"):
         Search(TableEvaluator(), SearchConfig(leaves=0))
-
-
-@pytest.mark.parametrize(("size", "leaves", "algorithm"), [(9, 1, "puct"), (19, 3, "gumbel"), (25, 1, "gumbel")])
-def test_compiles(size: int, leaves: int, algorithm: str, use: Callable[[str], None]) -> None:
-    """To machine code that spills next to nothing."""
-    pytest.importorskip("triton")
-    from zerogo.kernels.cuda import tree as tree_kernels
-
-    use("blind")
-    states, settings = board.new_games(2, Rules(size=size)), SearchConfig(algorithm=algorithm, leaves=leaves)
-    search = Search(TableEvaluator(), settings, keeps_scores=leaves > 1)
-    search_state = searched(search, states, torch.tensor([4, 4]), steps=1)
-    selection = select(search_state, settings)
-    landed = dataclasses.replace(step_leaves(Go(), search_state, selection), leaf=None)
-    bare = dataclasses.replace(search_state, states=None, repeated_states=None)
-    prior, value = torch.zeros(2 * leaves, size**2 + 1), torch.zeros(2 * leaves)
-    score = value if leaves > 1 else None
-    calls = [
-        (tree_kernels.select, bare, settings),
-        (tree_kernels.expand_and_backup, bare, selection, landed, prior, value, score),
-        (tree_kernels.keep_subtree_, bare.tree, torch.arange(2), torch.tensor([3, -1])),
-    ]
-    for function, *arguments in calls:
-        for used_by in compile_call(function, *arguments).values():
-            assert used_by and all(used["spills"] <= 64 for used in used_by.values()), used_by

@@ -8,18 +8,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 import toys
-from searches import check_links, nodes_of
+from searches import BOTH, GUMBEL, PUCT, check_links, nodes_of
 from toys import GAMES, Toy
 
 from zerogo.config import SearchConfig
 from zerogo.search import Search, puct
-from zerogo.search.gumbel import by_simulation, considered_visits
+from zerogo.search.gumbel import by_simulation, considered_visits, phase_ends
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree
 
-PUCT = SearchConfig(algorithm="puct", fpu_reduction=0.2)
-GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
 RICH = dataclasses.replace(PUCT, c_puct_variance=0.85, c_puct_log=0.3)
-BOTH = pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
 
 
 def search(toy: Toy, settings: SearchConfig, **evaluator: bool) -> Search:
@@ -122,7 +119,7 @@ def plain_simulation(toy: Toy, root: PlainNode, settings: SearchConfig, first: i
         value, points = -value, -points
 
 
-FOUR = ("nim, won", "tic-tac-toe, drawn", "random tree", "illegal moves among the good ones")
+FOUR = ("tic-tac-toe, drawn", "tic-tac-toe, won by a fork", "random tree", "illegal moves among the good ones")
 
 
 @pytest.mark.parametrize("name", FOUR)
@@ -185,12 +182,13 @@ def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
 
 
 @pytest.mark.parametrize("budget", [0, 1, 2, 7, 8, 16, 50, 64, 200])
-@pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 16])
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 5, 8, 16])
 def test_the_order_of_visits_is_sequential_halving(number: int, budget: int) -> None:
     """Played out by a table of its own: in each phase all survivors get one visit after another, then the lower half
     falls out."""
-    visits, survivors, expected = dict.fromkeys(range(number), 0), list(range(number)), []
-    phases = max(1, math.ceil(math.log2(number)))
+    survivors, expected = list(range(max(1, number))), []
+    visits = dict.fromkeys(survivors, 0)
+    phases = max(1, math.ceil(math.log2(number or 1)))
     while len(expected) < budget:
         for _ in range(max(1, budget // (phases * len(survivors)))):
             for move in survivors:
@@ -198,7 +196,12 @@ def test_the_order_of_visits_is_sequential_halving(number: int, budget: int) -> 
                 visits[move] += 1
         if number > 1:
             survivors = survivors[: max(2, len(survivors) // 2)]
-    assert list(considered_visits(number, budget)) == expected[:budget]
+    order, ends = list(considered_visits(number, budget)), phase_ends(number, budget)
+    assert order == expected[:budget] and len(ends) == budget
+    moves = [order.count(visits) for visits in order]
+    for index, end in enumerate(ends):  # of a phase: fewer moves go on
+        assert index < end <= budget and len(set(moves[index:end])) == 1
+        assert end == budget or moves[end] < moves[index]
 
 
 def test_the_order_fits_each_games_moves_and_budget() -> None:
@@ -352,7 +355,7 @@ def test_the_kept_subtree_is_that_of_the_old_tree(settings: SearchConfig) -> Non
 
 
 def test_a_tree_that_would_overflow_is_dropped_and_counted() -> None:
-    toy = toys.nim(3, 4, 5)
+    toy = toys.tic_tac_toe()
     made = search(toy, PUCT, exact=False)
     search_state = made.init(toy.new([0, 0]), 20)
     games = torch.arange(2)

@@ -1,5 +1,5 @@
 """Triton's kernels compile for GPUs that are not here, to machine code that spills nothing or little, and keys are
-torch's for any integers. Boards and trees have files of their own; what all kernels compute is tried by test_trials."""
+torch's for any integers. Those of boards are in test_board; what all kernels compute is tried by test_trials."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,7 +17,9 @@ from zerogo.board.rng import Purpose
 from zerogo.config import SearchConfig
 from zerogo.kernels.shared import COUNTS, ROWS
 from zerogo.rules import Rules, own_actions
-from zerogo.search import Search
+from zerogo.search import Go, Search
+from zerogo.search.search import step_leaves
+from zerogo.search.selection import select
 
 
 def calls_of_a_move(size: int) -> list[tuple]:
@@ -44,6 +46,21 @@ def calls_of_a_move(size: int) -> list[tuple]:
         (epilogues.finish_, y, torch.zeros(96), None, None, False),
         (epilogues.finish_, y, torch.zeros(96), y, y[:, 0] == 0, True),
         (epilogues.finish_, y, torch.zeros(96), y[:, :, :1, :1], None, True),
+    ]
+
+
+def calls_of_search(size: int, leaves: int, algorithm: str) -> list[tuple]:
+    states, settings = board.new_games(2, Rules(size=size)), SearchConfig(algorithm=algorithm, leaves=leaves)
+    search = Search(TableEvaluator(), settings, keeps_scores=leaves > 1)
+    search_state = searched(search, states, torch.tensor([4, 4]), steps=1)
+    selection, tree = select(search_state, settings), module("tree", "triton")
+    landed = dataclasses.replace(step_leaves(Go(), search_state, selection), leaf=None)
+    bare = dataclasses.replace(search_state, states=None, repeated_states=None)
+    prior, value = torch.zeros(2 * leaves, size**2 + 1), torch.zeros(2 * leaves)
+    return [
+        (tree.select, bare, settings),
+        (tree.expand_and_backup, bare, selection, landed, prior, value, value if leaves > 1 else None),
+        (tree.keep_subtree_, bare.tree, torch.arange(2), torch.tensor([3, -1])),
     ]
 
 
@@ -78,6 +95,9 @@ def calls_of_draws() -> list[tuple]:
 CALLS: dict[str, tuple[Callable[[], list[tuple]], int]] = {  # and how many bytes a thread may spill
     "move-9": (partial(calls_of_a_move, 9), 64),
     "move-19": (partial(calls_of_a_move, 19), 64),
+    "search-9": (partial(calls_of_search, 9, 1, "puct"), 64),
+    "search-19": (partial(calls_of_search, 19, 3, "gumbel"), 64),
+    "search-25": (partial(calls_of_search, 25, 1, "gumbel"), 64),
     "encoders-9": (partial(calls_of_encoders, 9), 0),
     "encoders-19": (partial(calls_of_encoders, 19), 0),
     "scoring": (calls_of_scoring, 0),

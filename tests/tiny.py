@@ -6,7 +6,9 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import torch
@@ -68,13 +70,27 @@ def self_play(settings: Config, evaluator: object, seed: int, first_game: int = 
     return SelfPlay(settings.game, settings.search, settings.selfplay, evaluator, CPU, seed, first_game)
 
 
-def position_fields(state: board.State) -> dict[str, Tensor]:
-    """Returns the fields of `Samples` that a batch of games gives, from `rows` to `komi`; targets are the caller's."""
+def samples_of(state: board.State, seed: int, **fields: Tensor) -> Samples:
+    """Returns samples of these positions with random targets, but for the fields that are given."""
     newest = torch.stack((state.black, state.white), dim=1).unsqueeze(1)
     of_state = {name: getattr(state, name) for name in ("to_play", "passes", "ply", "ko", "moves")}
     of_rules = {name: getattr(state.rules, name) for name in ("superko", "scoring", "suicide", "komi")}
     narrowed = {"captures": state.captures.to(torch.int16), "size": state.rules.size.to(torch.int8)}
-    return {"rows": torch.cat((newest, state.recent), dim=1)} | of_state | of_rules | narrowed
+    games, side, drawn = state.num_games, state.board_size, torch.Generator().manual_seed(seed)
+    rand = partial(torch.rand, generator=drawn)
+    targets = {
+        "policy": torch.softmax(6 * rand(games, side**2 + 1), dim=1).to(torch.float16),
+        "value": torch.where(rand(games) < 0.5, -1.0, 1.0),
+        "root_value": rand(games),
+        "short_values": (2 * rand(games, 3) - 1).to(torch.float16),
+        "score": rand(games),
+        "ownership": torch.where(rand(games, side, side) < 0.5, -1, 1).to(torch.int8),
+        "reply": torch.randint(-1, side**2 + 1, (games,), generator=drawn, dtype=torch.int16),
+    }
+    targets |= dict.fromkeys(("policy_weight", "board_weight"), torch.ones(games))
+    targets |= dict.fromkeys(("game", "network_step"), torch.zeros(games, dtype=torch.int64))
+    position = {"rows": torch.cat((newest, state.recent), dim=1)} | of_state | of_rules | narrowed
+    return Samples(**position | targets | fields)
 
 
 @dataclasses.dataclass
@@ -136,6 +152,13 @@ def lines(path: Path) -> list[dict]:
     text = path.read_text()
     assert not text or text.endswith("\n"), f"{path}: the last line is broken"
     return [json.loads(line) for line in text.splitlines()]
+
+
+def events(folder: Path) -> Any:
+    """Returns what TensorBoard reads of a folder."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    return EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
 
 
 def different(one: Path, other: Path) -> list[str]:

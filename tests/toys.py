@@ -131,21 +131,6 @@ def exact_values(rows: list[list[int]], results: list[float]) -> list[float]:
     return [value(state) for state in range(len(rows))]
 
 
-def nim(*heaps: int) -> Toy:
-    """Take any number from one heap; who takes the last wins. The mover has lost exactly if the XOR of the heaps is
-    0."""
-    most = max(heaps)
-
-    def moves(state: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
-        return {
-            heap * most + take - 1: (*state[:heap], number - take, *state[heap + 1 :])
-            for heap, number in enumerate(state)
-            for take in range(1, number + 1)
-        }
-
-    return written_out(heaps, moves, lambda state: None if any(state) else -1, len(heaps) * most)
-
-
 LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
 
 
@@ -195,8 +180,6 @@ def union(*games: Toy) -> tuple[Toy, list[int]]:
 
 
 GAMES = {
-    "nim, won": nim(2, 3),
-    "nim, lost": nim(1, 2, 3),
     "tic-tac-toe, drawn": tic_tac_toe("X...O...."),
     "tic-tac-toe, won by a fork": tic_tac_toe("X.......O"),
     "tic-tac-toe, lost": tic_tac_toe("XX.OX...O"),
