@@ -133,7 +133,7 @@ def nodes_of(**fields: list) -> Nodes:
     fields = {"squares": [0.0] * len(fields["prior"]), **fields}
     children = {name: torch.tensor([fields[name]]) for name in ("prior", "visits", "value", "squares")}
     is_open = torch.tensor([fields.get("is_open", [True] * len(fields["prior"]))])
-    own = {name: torch.tensor([float(fields.get(name, 0.0))]) for name in ("total", "mean", "total_squares", "own")}
+    own = {key: torch.tensor([float(fields.get(key, 0.0))]) for key in ("total", "mean", "total_squares", "node_value")}
     return Nodes(**{name: value.to(torch.float32) for name, value in children.items()}, is_open=is_open, **own)
 
 
