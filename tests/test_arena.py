@@ -25,6 +25,7 @@ from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, bin_scores,
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 from zerogo.selfplay.playout import RandomPlayer
+from zerogo.system import distributed
 
 SMALL = Rules(size=3, komi=0.5)
 
@@ -86,8 +87,8 @@ def test_territory_scoring() -> None:
 
 
 def test_an_illegal_move_is_caught() -> None:
-    with pytest.raises(ValueError, match="passer played the illegal action 0 in game 2"):
-        play_match(First(), Always(0), MatchSettings(SMALL, 2, seed=1, first_game=1))
+    with pytest.raises(ValueError, match="passer played the illegal action 0 in game 0"):
+        play_match(First(), Always(0), MatchSettings(SMALL, 2, seed=1))
 
 
 def test_counts() -> None:
@@ -109,8 +110,8 @@ def test_stopped_games_count_for_who_did_not_stop_them(tmp_path: Path) -> None:
     result = some_result(
         *"ab",
         num_games=4,
-        game_0={"score_black": -2.0, "told": {"b": "W+2", "a": "W+9.5"}},
-        game_1={"score_black": math.nan, "stop": Stop(RESIGNED, True), "told": {"b": "0"}},
+        game_0={"score_black": -2.0, "final_scores": {"b": "W+2", "a": "W+9.5"}},
+        game_1={"score_black": math.nan, "stop": Stop(RESIGNED, True), "final_scores": {"b": "0"}},
         game_2={"score_black": math.nan, "stop": Stop(FORFEIT, True, "crashed")},
         game_3={"score_black": math.nan, "stop": Stop(FORFEIT, True, "hung")},
     )
@@ -125,7 +126,7 @@ def test_stopped_games_count_for_who_did_not_stop_them(tmp_path: Path) -> None:
     assert summary["own_scores"] == {name: {"same": name == "b", "same_winner": 1, "of": 1} for name in "ab"}
     lines = "\n".join(result.lines())
     assert "names another winner" not in lines
-    wrong = some_result(*"ab", num_games=4, game_0={"score_black": 2.0, "told": {"b": "W+2"}})
+    wrong = some_result(*"ab", num_games=4, game_0={"score_black": 2.0, "final_scores": {"b": "W+2"}})
     assert wrong.lines()[0].endswith("; BUT b names another winner than the referee in 1 of 1 games")
     assert "    game 3: a: crashed\n    game 4: b: hung" in lines and "b resigned in 1 of 4 games" in lines
     assert "  mean score -2.0 points over the games that were counted (1); " in lines
@@ -204,7 +205,10 @@ def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
         one, other = journal.finished[0]
     assert plain(one) == plain(counted) and one.stones.dtype == np.int8
     assert other.stop == stopped.stop and math.isnan(other.score_black) and other.moves == []
-    assert (tmp_path / GAMES_FILE).read_bytes().count(b"\n") == 2
+    text = (tmp_path / GAMES_FILE).read_text()
+    (tmp_path / GAMES_FILE).write_text(text.replace('"final_scores"', '"told"'))  # as an earlier version wrote it
+    with Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=True) as journal:
+        assert text.count("\n") == 2 == len(journal.finished[0])
     record = stopped.record(("a", "b"), SMALL)
     assert (record.result, record.black, record.comment) == ("W+F", "b", "b: crashed")
     assert counted.record(("a", "b"), SMALL).comment == "b says B+8.5"
@@ -226,6 +230,26 @@ def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.Capture
     assert (game.get_player_name("b"), game.get_player_name("w")) == ("random#2", "random")
     assert len(game.get_main_sequence()) - 1 == results[0].lengths[1]
     assert game.get_root().get("RE").startswith("B" if results[0].games[1].score_black > 0 else "W")
+
+
+def test_a_folder_that_holds_no_match_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    """Not by a traceback, nor by waiting for who would write into a pipe."""
+    (tmp_path / "match.json").write_text("[]")
+    with pytest.raises(InputError, match="match.json: 'list' object is not a mapping"):
+        evaluate(["random", "random"], 2, config(), tmp_path, resume=True)
+    (tmp_path / "match.json").unlink()
+    os.mkfifo(tmp_path / "match.json")
+    with pytest.raises(InputError, match="it is a device, a pipe or a link; a regular file is needed"):
+        evaluate(["random", "random"], 2, config(), tmp_path, resume=True)
+
+
+def test_of_several_ranks_the_first_says_who_cannot_meet(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "all_gather_object", lambda value: [value, value])
+    for rank, words in ((0, "players: one is not enough"), (1, "^$")):
+        monkeypatch.setattr(distributed, "is_rank0", lambda rank=rank: rank == 0)
+        with pytest.raises(InputError, match=words):
+            evaluate(["random"], 2, config(), tmp_path)
 
 
 EVIL = '<script>alert("1 & 2")</script>#2'

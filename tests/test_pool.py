@@ -59,7 +59,7 @@ def test_ratings_are_those_of_all_that_met_and_intervals_of_some() -> None:
 def test_who_tells_most_is_about_as_strong_and_little_known() -> None:
     met = [meeting("weak", "random", 60), meeting("even", "random", 95), meeting("known", "random", 95)]
     met += [meeting("newest", "random", 95), meeting("newest", "known", 500, games=1000)]
-    order = pool.most_telling(met, 5, "newest", ["known", "weak", "even", "never met"], 100)
+    order = pool.sort_by_information(met, 5, "newest", ["known", "weak", "even", "never met"], 100)
     assert order[0] == "even" and order[-1] == "never met"
 
 
@@ -101,3 +101,8 @@ def test_a_person_sees_how_strength_grew(tmp_path: Path, capsys: pytest.CaptureF
     assert len(heights) > 300 and heights[0] > heights[len(heights) // 2] > heights[-1]
     with pytest.raises(SystemExit):
         commands.parse_evaluate(["random", "random", "--curve", "x.png"])
+    with pytest.raises(InputError, match="cannot write the learning curve to .*none/x.png: No such file"):
+        pool.draw_curve(tmp_path, tmp_path / "none" / "x.png")
+    (tmp_path / "logs" / "metrics.jsonl").unlink()
+    with pytest.raises(InputError, match="metrics.jsonl holds no training times"):
+        pool.draw_curve(tmp_path, tmp_path / "x.png")

@@ -1,10 +1,10 @@
-"""The folder of an evaluation while it is played: every move is kept as soon as it is made and every game as soon as it
-ends, so that what was interrupted goes on from there.
+"""The folder of an evaluation while it runs. Every move is written at once, and every game when it ends, so that an
+interrupted evaluation can be resumed.
 
-    match.json       who plays, and under what settings
+    match.json       the players and the settings
     games.jsonl      one finished game in each line
-    moves.jsonl      moves of the games under way: [match, ply of the first, {game: moves}]; removed at the end
-    games/*.sgf      the same games for people; each is there before its line is
+    moves.jsonl      moves of unfinished games: [match, ply of the first, {game: moves}]; removed at the end
+    games/*.sgf      the same games for people, each written before its line
 
 A killed process leaves at most an incomplete last line, which is dropped."""
 
@@ -28,19 +28,19 @@ from zerogo.system.runtime import RunLock, make_directory, remove_leftovers, syn
 SETTINGS_FILE = "match.json"
 GAMES_FILE = "games.jsonl"
 MOVES_FILE = "moves.jsonl"
-NUM_GAMES = "games"  # the setting that may grow when a match goes on
+NUM_GAMES = "games"  # the setting that may grow when a match is resumed
+MOST_SETTINGS_BYTES = 2**20
 
 
 class Journal(contextlib.ExitStack):
-    """Keeps the finished games of an evaluation. Use it as a context manager; rank 0 locks the folder against another
-    evaluation. pairs: the players' names of each match, A first. finished: the games so far, by the match's index.
-    begun: likewise the moves of games that had begun, by their numbers."""
+    """Keeps the games of an evaluation. Use it as a context manager; rank 0 locks the folder against another
+    evaluation. pairs: the players' names of each match, A first. finished: the finished games at the start, by match.
+    begun: the moves of unfinished games at the start, by match and game number."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, Any], pairs: Sequence[tuple[str, str]], rules: Rules, resume: bool
     ) -> None:
-        """Opens the folder, a new one or with `resume` one that holds this very match. Raises InputError where it is
-        neither."""
+        """Opens a new folder, or with `resume` one that holds this match. Raises InputError for another folder."""
         super().__init__()
         self.folder, self.pairs, self.rules = folder, list(pairs), rules
         self.finished, self.begun = distributed.broadcast_from_rank0(self._open, settings, resume)
@@ -50,7 +50,7 @@ class Journal(contextlib.ExitStack):
         sync_directory(folder)
 
     def _open(self, settings: Mapping[str, Any], resume: bool) -> tuple[list[list[PlayedGame]], list[dict]]:
-        """Locks and tidies the folder; returns the games that it holds, finished and begun."""
+        """Locks the folder and removes leftovers of a crash; returns `finished` and `begun`."""
         folder = self.folder
         is_same = _require_fit(folder, settings, resume)
         self.enter_context(RunLock(folder, "give --out another folder"))
@@ -67,13 +67,8 @@ class Journal(contextlib.ExitStack):
             write_atomically(folder / MOVES_FILE, lambda file: file.write("".join(kept).encode()))
         return finished, begun
 
-    @property
-    def num_finished(self) -> int:
-        """Number of games that are there already."""
-        return sum(map(len, self.finished))
-
     def add(self, match: int, games: Sequence[PlayedGame]) -> None:
-        """Keeps games of a match that have just ended."""
+        """Writes games of a match that have just ended, fsynced."""
         names = self.pairs[match]
         for game in games:
             sgf.write(self.folder / GAMES_FOLDER / game.file_name(names), game.record(names, self.rules))
@@ -82,45 +77,47 @@ class Journal(contextlib.ExitStack):
         os.fsync(self._lines.fileno())
 
     def add_moves(self, match: int, ply: int, moves: Mapping[int, int]) -> None:
-        """Keeps the actions of one ply in games of a match: whole after a kill, not after a power cut."""
+        """Writes the actions of one ply in games of a match; a killed process loses none, a power cut may."""
         line = json.dumps([match, ply, {number: [action] for number, action in moves.items()}])
         self._moves.write(line + "\n")
         self._moves.flush()
 
     def forget_moves(self) -> None:
-        """Removes the moves of games under way, of which there are none any more."""
+        """Removes the file of moves, as no game is unfinished."""
         distributed.on_rank0((self.folder / MOVES_FILE).unlink, missing_ok=True)
 
 
 def _require_fit(folder: Path, settings: Mapping[str, Any], resume: bool) -> bool:
-    """Returns whether a folder holds the match of these settings, with as many games. Raises InputError where that
-    can't begin, or go on, there."""
-    try:
-        earlier = bounds.parse_json((folder / SETTINGS_FILE).read_bytes())
-    except FileNotFoundError:
-        if resume and folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
+    """Returns whether a folder holds the match of exactly these settings. Raises InputError where the match can't start
+    there or, with `resume`, can't be resumed."""
+    path = folder / SETTINGS_FILE
+    if not path.exists():
+        if resume and folder.is_dir() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
             lack = f"the folder {folder} holds no match to resume ({SETTINGS_FILE} is missing)"
-            raise InputError(f"{lack}; give --out that of a match") from None
+            raise InputError(f"{lack}; give --out that of a match")
         return False
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {folder / SETTINGS_FILE}: {error}") from None
+    text = bounds.read_file(path, MOST_SETTINGS_BYTES, "match")
+    try:
+        earlier = {**bounds.parse_json(text)}
+    except (ValueError, TypeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
     if not resume:
         holds = f"the folder {folder} already holds a match"
         raise InputError(f"{holds}; resume it with --resume, or give --out a new folder")
     for key, value in settings.items():
         before = earlier.get(key)
         if before != value and not (key == NUM_GAMES and isinstance(before, int) and before <= value):
-            differs = f"the match in {folder} has {key} {_shown(before)}, not {_shown(value)}"
+            differs = f"the match in {folder} has {key} {_setting_text(before)}, not {_setting_text(value)}"
             raise InputError(f"{differs}; it can only be resumed with the settings that it was started with")
     return earlier == settings
 
 
-def _shown(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _line_of(match: int, game: PlayedGame) -> bytes:
-    """Returns a game as one line of JSON, which has no nan."""
+    """Returns a game as one line of JSON, which has no nan; `_game_of` reads it."""
     fields = vars(game) | {
         "match": match,
         "game": game.number,
@@ -150,7 +147,7 @@ def _read_games(path: Path, num_matches: int) -> list[list[PlayedGame]]:
 
 
 def _read_moves(path: Path, finished: Sequence[Sequence[PlayedGame]]) -> list[dict[int, list[int]]]:
-    """Returns the moves of unfinished games by match and number, each up to a line that a crash has left incomplete."""
+    """Returns the moves of unfinished games by match and number, up to the first damaged line of each."""
     begun: list[dict[int, list[int]]] = [{} for _ in finished]
     for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
         with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
@@ -166,17 +163,18 @@ def _read_moves(path: Path, finished: Sequence[Sequence[PlayedGame]]) -> list[di
 
 
 def _game_of(line: bytes) -> tuple[int, PlayedGame]:
-    """Returns the match and the game of a line; raises ValueError, LookupError or TypeError where it is not whole."""
+    """Returns the match and the game of a line. Raises ValueError, LookupError or TypeError for a damaged line."""
     if not line.endswith(b"\n"):
         raise ValueError("incomplete")
     fields = {**bounds.parse_json(line)}
-    match, digits, stop, score = (fields.pop(name) for name in ("match", "stones", "stop", "score_black"))
+    digits, stop, score = (fields[name] for name in ("stones", "stop", "score_black"))
     size = math.isqrt(len(digits))
     stones = np.array([int(digit) for digit in digits], dtype=np.int8).reshape(size, size)
-    return match, PlayedGame(
-        number=fields.pop("game"),
+    return fields["match"], PlayedGame(
+        number=fields["game"],
         score_black=math.nan if score is None else score,
         stones=stones,
         stop=None if stop is None else Stop(**stop),
-        **fields,
+        final_scores=fields.get("final_scores", {}),  # under another name in files of earlier versions
+        **{name: fields[name] for name in ("a_is_black", "moves", "area_black", "capped")},
     )

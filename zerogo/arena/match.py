@@ -1,7 +1,7 @@
-"""A match between two players: many games in lock-step, with a referee for players from outside.
+"""A match between two players: many games in lock-step, with a referee for external engines.
 
-A game is a function of (players, rules, seed, its number) alone, so it comes out the same alone and among thousands,
-and an interrupted match continues with the games that are missing."""
+A game is a function of (players, rules, seed, game number) alone. So it does not depend on the games of its batch, and
+an interrupted match continues with the missing games."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,20 +31,20 @@ ENGINE_PLIES = 6  # a point, where no cap is set: engines capture dead stones be
 
 
 def cap_for(game: GameConfig, players: Sequence[Player], size: int) -> int:
-    """Returns the ply at which these players' games end: the config's, and if that is not set, more for engines than
-    for networks, which were trained with it."""
+    """Returns the move cap for these players: the config's, or where it is not set `ENGINE_PLIES` a point for engines,
+    and the cap of self-play for networks, which were trained with it."""
     has_engine = any(isinstance(player, ExternalPlayer) for player in players)
     return ENGINE_PLIES * size**2 if has_engine and not game.move_cap else game.plies(size)
 
 
 @dataclass(frozen=True)
 class MatchSettings:
-    """What decides the games of two players.
+    """The settings that determine the games of two players.
 
     is_paired: whether A is Black in games with even numbers and White in the odd ones, games 2k and 2k + 1 with one
     opening; else A is Black in all. opening_plies: moves of the random player at the start, drawn from the seed and the
-    pair's number. move_cap: ply at which a game ends, None for 2 * size * size. first_game: the first game's number.
-    at_once: games of one batch, None for a fitting number; a game does not depend on it."""
+    pair's number. move_cap: ply at which a game ends, None for 2 * size * size. at_once: games of one batch, None for a
+    fitting number; a game does not depend on it."""
 
     rules: Rules
     num_games: int
@@ -53,7 +53,6 @@ class MatchSettings:
     opening_plies: int = 0
     move_cap: int | None = None
     device: torch.device | str = "cpu"
-    first_game: int = 0
     at_once: int | None = None
 
     @property
@@ -64,12 +63,12 @@ class MatchSettings:
 
 @dataclass(frozen=True)
 class MatchHooks:
-    """What an interrupted match has left, and callbacks for what happens in this one.
+    """The games of an interrupted match, and callbacks for what happens in this one.
 
-    finished: games that are not played again. begun: the moves of unfinished games by their numbers, which continue
-    from there. on_progress: called with the number of games played so far; a running one counts as the share of the
-    move cap that it has reached. on_games: called with games as soon as they end. on_moves: called at each ply with it
-    and the actions in the running games by their numbers."""
+    finished: games that are not played again. begun: the moves of unfinished games, by game number; these games
+    continue after them. on_progress: called with the number of games played so far, where a running game counts as the
+    share of the move cap that it has reached. on_games: called with games as soon as they end. on_moves: called after
+    each ply with its number and the actions in the running games, by game number."""
 
     finished: Sequence[PlayedGame] = ()
     begun: Mapping[int, list[int]] = field(default_factory=dict)
@@ -81,24 +80,23 @@ class MatchHooks:
 def play_match(
     player_a: Player, player_b: Player, settings: MatchSettings, hooks: MatchHooks = MatchHooks()
 ) -> MatchResult:
-    """Returns the result of a match of A against B. Where both are one and the same object, one call chooses the moves
-    of both sides. Collective call: ranks share the pairs of games, and all of them get the result.
+    """Returns the result of a match of A against B. Where both are the same object, one call chooses the moves of both
+    sides. Collective call: ranks share the pairs of games, and every rank gets the result.
 
-    Games end by two passes or at the cap, and are counted as the rules' scoring says. zerogo's players never resign; an
-    engine may, and loses a game by an illegal move and any other fault, while the match continues."""
+    Games end by two passes or at the cap, and are scored by the rules. zerogo's players never resign. An engine may
+    resign; it loses a game by an illegal move or another fault, and the match continues."""
     players, world_size = (player_a, player_b), distributed.world_size()
-    numbers = range(settings.first_game, settings.first_game + settings.num_games)
-    games = [game for game in hooks.finished if game.number in numbers]
-    missing = sorted(set(numbers) - {game.number for game in games})
+    games = [game for game in hooks.finished if game.number < settings.num_games]
+    missing = sorted(set(range(settings.num_games)) - {game.number for game in games})
     pairs = set(sorted({number // 2 for number in missing})[distributed.rank() :: world_size])
     share = {number: hooks.begun.get(number, []) for number in missing if number // 2 in pairs}
 
-    def note_progress(played: float) -> None:  # the other ranks have come as far as this one
+    def _report_progress(played: float) -> None:  # the other ranks have come as far as this one
         hooks.on_progress(len(games) + min(len(missing), world_size * played))
 
-    of_share = replace(hooks, on_progress=note_progress)
     try:
-        played = distributed.run_and_sync_errors(_play, players, settings, share, of_share)
+        rank_hooks = replace(hooks, on_progress=_report_progress)
+        played = distributed.run_and_sync_errors(_play, players, settings, share, rank_hooks)
     finally:
         for player in players:
             if isinstance(player, SearchPlayer):
@@ -113,7 +111,7 @@ def play_match(
 def _play(
     players: tuple[Player, Player], settings: MatchSettings, missing: dict[int, list[int]], hooks: MatchHooks
 ) -> list[PlayedGame]:
-    """Returns the games of these numbers, each continued from the moves given with its number."""
+    """Plays the missing games and returns them. missing: the moves with which each begins, by game number."""
     games: list[PlayedGame] = []
     at_once = settings.at_once or (ENGINE_GAMES_AT_ONCE if engines(players) else GAMES_AT_ONCE)
     while missing:
@@ -132,7 +130,7 @@ def _play(
 
 
 def engines(players: Sequence[Player]) -> list[ExternalPlayer]:
-    """Returns the players of a match from outside, each once."""
+    """Returns those of two players that are external engines, each once."""
     each = players[:1] if players[0] is players[1] else players
     return [player for player in each if isinstance(player, ExternalPlayer)]
 
@@ -140,11 +138,10 @@ def engines(players: Sequence[Player]) -> list[ExternalPlayer]:
 @dataclass(eq=False)
 class MatchGames:
     """G games of a match that are played together. players: A and B. game_numbers: the games' numbers in the match.
-    prefixes: the moves with which each begins, equally many. last_moves: the actions of the last ply in the games that
-    had one, by their numbers.
+    prefixes: the moves with which each begins, equally many. last_moves: the actions of the last ply, by game number.
 
-    `states` holds the K running games only, so finished ones cost nothing; `game_index`, int64 [K], says which of the G
-    they are. Other tensors have leading G."""
+    `states` holds the K running games only, so that finished games cost nothing; `game_index`, int64 [K], is their
+    index among the G. Other tensors have leading G."""
 
     players: tuple[Player, Player]
     settings: MatchSettings
@@ -252,8 +249,8 @@ class MatchGames:
         return actions
 
     def _stop(self, k: int, action: int) -> Stop:
-        """Returns why one of the K games stops at an action that is no legal move. An engine loses by it. Raises
-        ValueError for a player of zerogo's, where it is a bug."""
+        """Returns why one of the K games stops at an action that is no legal move of an engine. Raises ValueError for a
+        player of zerogo's, where it is a bug."""
         player, number = self._to_move(k), int(self.numbers[self.game_index[k]])
         if player not in self.engines:
             raise ValueError(f"match: {player.name} played the illegal action {action} in game {number}")
@@ -275,16 +272,16 @@ class MatchGames:
     # The ends
 
     def _end(self, ended: list[int], stops: Mapping[int, Stop]) -> list[PlayedGame]:
-        """Returns the games that end now, on the host, and tells engines so. ended: their indices among the K. Those
-        that do not stop are counted, and engines are asked for the score."""
+        """Returns the games that end now, on the host, and ends them in the engines. ended: their indices among the K.
+        Games without a stop are counted, and the engines' own scores are added."""
         index = torch.tensor(ended, dtype=torch.int64, device=self.game_index.device)
         states, rows = self.states.select(index), self.game_index[index]
-        numbers, told = self.numbers[rows].tolist(), [{} for _ in ended]
+        numbers, final_scores = self.numbers[rows].tolist(), [{} for _ in ended]
         for engine in self.engines:
-            said = [None] * len(ended) if stops else engine.final_scores(numbers, self.seed)
-            for k, number, text, texts in zip(ended, numbers, said, told, strict=True):
-                if text is not None:
-                    texts[engine.name] = text
+            answers = [None] * len(ended) if stops else engine.final_scores(numbers, self.seed)
+            for k, number, answer, scores_of_game in zip(ended, numbers, answers, final_scores, strict=True):
+                if answer is not None:
+                    scores_of_game[engine.name] = answer
                 at_fault = k in stops and stops[k].kind == FORFEIT and engine is self._to_move(k)
                 engine.end([number], at_fault=at_fault)
         scores, owners = scoring.result_black(states)
@@ -301,7 +298,7 @@ class MatchGames:
                 capped=capped[place] and k not in stops,
                 stones=stones[place],
                 stop=stops.get(k),
-                told=told[place],
+                final_scores=final_scores[place],
             )
             for place, (k, row, a_is_black) in enumerate(facts)
         ]

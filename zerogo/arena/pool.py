@@ -1,10 +1,10 @@
-"""The rating pool of a run: the matches of its checkpoints, in a file that only grows; their ratings with intervals,
-whom the newest should meet, and whether it is stronger than another.
+"""The rating pool of a run: a file with the matches of its checkpoints, which only grows; their ratings with intervals,
+the opponents that the newest checkpoint should play next, and tests whether one checkpoint is stronger than another.
 
     matches.jsonl    one match in each line
     matches/*.sgf    some games of each, for people
 
-A killed process leaves at most an incomplete last line, which is passed over."""
+A killed process leaves at most an incomplete last line, which `read` skips."""
 
 import json
 import math
@@ -30,13 +30,13 @@ FILE, FOLDER = "matches.jsonl", "matches"
 KEPT_GAMES = 10  # of a match, some 6 KB
 ELO0, ELO1 = 0.0, 20.0  # of the SPRT: no stronger, and stronger by as much as a day's change of a long run
 STEP = re.compile(r"@(\d+)$")  # at the end of a checkpoint's name
-SHOWN = 20  # players in a table: the strongest, and those that are asked for
+LISTED = 20  # players in a table, the strongest; players that a caller names come on top
 
 
 class Meeting(NamedTuple):
-    """A match of two players on a board of that side. points: of the player, draws as half. pairs: numbers of pairs of
-    games with one opening in which it got 0, 0.5, 1, 1.5 and 2 points. seed: of the match; the same players and seed
-    are the same match, played again after an interruption."""
+    """A match of two players on a board of side `size`. points: the player's, draws as half. pairs: the numbers of
+    pairs of games in which the player got 0, 0.5, 1, 1.5 and 2 points. seed: of the match; an entry with the same
+    players, size, seed and games is the same match, played again after an interruption."""
 
     player: str
     opponent: str
@@ -48,15 +48,15 @@ class Meeting(NamedTuple):
 
     @classmethod
     def of(cls, result: MatchResult) -> "Meeting":
-        """Returns what a pool keeps of a match with both colours."""
+        """Returns the entry of a match with both colours."""
         pairs = np.bincount((2 * result.pair_points()[0]).astype(int), minlength=5).tolist()
         points = float(result.points_a.sum())
         return cls(result.name_a, result.name_b, result.rules.size, points, result.num_games, pairs, result.seed)
 
 
 def add(path: Path, result: MatchResult) -> None:
-    """Adds a match to the file, for good, and writes some of its games beside it; nothing where only one colour was at
-    stake, which says less of strength."""
+    """Adds a match to the file, fsynced, and writes some of its games into a folder next to it. A match with fixed
+    colours is left out, as it says less of strength."""
     if result.is_self or not result.is_paired:
         return
     with open(path, "a+b") as file:
@@ -73,7 +73,7 @@ def add(path: Path, result: MatchResult) -> None:
 
 
 def read(path: Path) -> list[Meeting]:
-    """Returns the matches of a file, each once, none where there is no file."""
+    """Returns the matches of a file, each once; damaged lines are left out, and a missing file has no matches."""
     matches: dict[tuple, Meeting] = {}
     for line in path.read_bytes().splitlines() if path.exists() else []:
         with suppress(ValueError, TypeError):
@@ -84,30 +84,30 @@ def read(path: Path) -> list[Meeting]:
 
 
 def _meetings(meetings: Sequence[Meeting], size: int) -> tuple[dict[str, int], elo.Meetings]:
-    """Returns the players who met on boards of that side, the anchor first, and their pairs."""
-    here = [meeting for meeting in meetings if meeting.size == size]
-    players = dict.fromkeys(name for meeting in here for name in meeting[:2])
-    anchor = "random" if "random" in players else here[0].opponent
+    """Returns the number of each player on boards of that side, the anchor's being 0, and their points."""
+    on_board = [meeting for meeting in meetings if meeting.size == size]
+    players = dict.fromkeys(name for meeting in on_board for name in meeting[:2])
+    anchor = "random" if "random" in players else on_board[0].opponent
     numbers = {name: k for k, name in enumerate(dict.fromkeys([anchor, *players]))}
-    points = [(one.player, one.opponent, one.points, one.games - one.points) for one in here]
+    points = [(one.player, one.opponent, one.points, one.games - one.points) for one in on_board]
     return numbers, elo.Meetings.of_results(numbers, points)
 
 
 def rate(meetings: Sequence[Meeting], size: int, names: Collection[str] = ()) -> list[tuple[str, float, float, float]]:
-    """Returns name, Elo and its interval of the strongest players and of `names`, the strongest first; the random
-    player, or the first opponent, is at 0."""
+    """Returns (name, Elo, low, high) of the strongest players and of `names`, the strongest first. The random player is
+    at 0, or the first opponent where the random player has no match."""
     if not any(meeting.size == size for meeting in meetings):
         return []
     numbers, pairs = _meetings(meetings, size)
     players, values = list(numbers), elo.bradley_terry(pairs, of=[]).elo
     order = np.argsort(-values, kind="stable").tolist()
-    shown = [k for place, k in enumerate(order) if place < SHOWN or players[k] in names]
-    ratings = elo.bradley_terry(pairs, of=shown)
-    return [(players[k], *(float(values[k]) for values in (ratings.elo, ratings.low, ratings.high))) for k in shown]
+    listed = [k for place, k in enumerate(order) if place < LISTED or players[k] in names]
+    ratings = elo.bradley_terry(pairs, of=listed)
+    return [(players[k], *(float(values[k]) for values in (ratings.elo, ratings.low, ratings.high))) for k in listed]
 
 
 def strongest(meetings: Sequence[Meeting], size: int, names: Collection[str]) -> list[str]:
-    """Returns the one of the names who is rated highest, none where nobody has met."""
+    """Returns the highest rated of the names in a list; the list is empty where none of them has played."""
     if not any(meeting.size == size for meeting in meetings):
         return []
     numbers, pairs = _meetings(meetings, size)
@@ -121,27 +121,29 @@ def table(meetings: Sequence[Meeting], size: int, names: Collection[str] = ()) -
     return rating_lines([dict(zip(columns, row, strict=True)) for row in rate(meetings, size, names)])
 
 
-def most_telling(meetings: Sequence[Meeting], size: int, newest: str, others: Sequence[str], games: int) -> list[str]:
-    """Returns the others in the order of what so many games against each would tell of the newest's strength, the most
-    first: log(1 + games p (1 - p) variance), with the expected win rate p and the variance of the difference in nats.
-
-    So whoever is about as strong and is least known against it comes first. The newest must have met somebody."""
+def sort_by_information(
+    meetings: Sequence[Meeting], size: int, newest: str, others: Sequence[str], games: int
+) -> list[str]:
+    """Returns the others in the order of the information on the newest player's strength that so many games against
+    each would give, the most first: log(1 + games p (1 - p) variance), with the expected win rate p and the variance of
+    the Elo difference in nats. An opponent of equal strength and a wide interval comes first. The newest player must
+    have played a match."""
     numbers, pairs = _meetings(meetings, size)
     rated = [name for name in others if name in numbers]
     ratings = elo.bradley_terry(pairs, numbers[newest], of=[numbers[name] for name in rated])
 
-    def information(name: str) -> float:
+    def _information(name: str) -> float:
         k = numbers[name]
         rate = elo.win_rate(ratings.elo[k])
         deviation = (ratings.high[k] - ratings.elo[k]) / elo.Z95 / elo.ELO_PER_NAT
         return math.log1p(games * rate * (1 - rate) * deviation**2)
 
-    return [*sorted(rated, key=information, reverse=True), *(name for name in others if name not in numbers)]
+    return [*sorted(rated, key=_information, reverse=True), *(name for name in others if name not in numbers)]
 
 
 def verdict(meetings: Sequence[Meeting], size: int, one: str, other: str) -> elo.Sprt:
-    """Returns what an SPRT of "no stronger" against "`ELO1` stronger" says of one, from all pairs of games against the
-    other on boards of that side."""
+    """Returns the SPRT of "one is not stronger than the other" against "one is `ELO1` stronger", over all pairs of
+    their games on boards of that side."""
     counts = np.zeros(5)
     for meeting in meetings:
         if meeting.size == size and {meeting.player, meeting.opponent} == {one, other}:
@@ -170,10 +172,13 @@ def draw_curve(folder: Path, path: Path) -> None:
     """Writes a picture of the strength of a run's checkpoints over the minutes of training, with the 95 % intervals,
     one chart for each board. Raises InputError where no two of them were in matches."""
     meetings, times = read_run(folder), []
-    for line in (folder / "logs" / METRICS_FILE).read_bytes().splitlines():
-        with suppress(ValueError):
-            record = json.loads(line)
-            times += [(record["step"], record["time/minutes"])] if "time/minutes" in record else []
+    with suppress(FileNotFoundError):
+        for line in (folder / "logs" / METRICS_FILE).read_bytes().splitlines():
+            with suppress(ValueError, KeyError):  # an incomplete line, and one without a time
+                record = json.loads(line)
+                times.append((record["step"], record["time/minutes"]))
+    if not times:
+        raise InputError(f"{folder / 'logs' / METRICS_FILE} holds no training times, so there is no curve to draw")
     steps, minutes = np.array(sorted(times), dtype=np.float64).reshape(-1, 2).T
     charts = {}
     for size in sorted({meeting.size for meeting in meetings}):
@@ -187,4 +192,7 @@ def draw_curve(folder: Path, path: Path) -> None:
         what = "a curve needs matches of two checkpoints or more"
         raise InputError(f"{folder / FILE}: {what}; set evaluation.every_minutes or every_iterations")
     whole = mosaic([*charts.values()], columns=2, titles=[*charts])
-    write_atomically(path, lambda file: file.write(png(whole)))
+    try:
+        write_atomically(path, lambda file: file.write(png(whole)))
+    except OSError as error:
+        raise InputError(f"cannot write the learning curve to {path}: {error.strerror or error}") from None

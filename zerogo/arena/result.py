@@ -56,8 +56,8 @@ def render(template: str, **values: Any) -> str:
 
 @dataclass(frozen=True)
 class Stop:
-    """Why a game ended before its board could be counted. kind: RESIGNED or FORFEIT. black_lost: who gave up or was at
-    fault. reason: what happened, without the player's name, such as "no answer to 'genmove b' within 60 s"."""
+    """The end of a game whose board is not counted. kind: RESIGNED or FORFEIT. black_lost: whether Black resigned or
+    was at fault. reason: in words, without the player's name, such as "no answer to 'genmove b' within 60 s"."""
 
     kind: str
     black_lost: bool
@@ -67,9 +67,9 @@ class Stop:
 @dataclass(frozen=True)
 class PlayedGame:
     """One finished game. number: of the match. moves: actions by ply. score_black: points, komi included; nan where the
-    game was stopped. area_black: Black's points of the final board as it is scored, before komi. capped: ended by the
-    move cap. stones: int8 [N, N], the final board. stop: None where the board was counted. told: the score by players
-    who say one, such as {"gnugo:10": "B+3.5"}."""
+    game was stopped. area_black: Black's points on the final board, before komi. capped: ended by the
+    move cap. stones: int8 [N, N], the final board. stop: None where the board was counted. final_scores: what engines
+    answered to `final_score`, by their names, such as {"gnugo:10": "B+3.5"}."""
 
     number: int
     a_is_black: bool
@@ -79,7 +79,7 @@ class PlayedGame:
     capped: bool
     stones: np.ndarray
     stop: Stop | None = None
-    told: dict[str, str] = field(default_factory=dict)
+    final_scores: dict[str, str] = field(default_factory=dict)
 
     @property
     def outcome_black(self) -> int:
@@ -105,18 +105,18 @@ class PlayedGame:
         return "-vs-".join(re.sub(r"[^\w.@#-]+", "_", name) for name in names) + f"-{self.number + 1:04d}.sgf"
 
     def record(self, names: tuple[str, str], rules: Rules) -> sgf.GameRecord:
-        """Returns the game for a file; names: of A and B. The comment says how it ended, where that isn't plain."""
+        """Returns the game for a file; names: of A and B. The comment tells how it ended unless by two passes."""
         black, white = names if self.a_is_black else names[::-1]
         comment = [f"{black if self.stop.black_lost else white}: {self.stop.reason}"] if self.stop else []
         comment += ["ended at the move cap and scored as it stands"] if self.capped else []
-        comment += [f"{name} says {text}" for name, text in self.told.items()]
+        comment += [f"{name} says {text}" for name, text in self.final_scores.items()]
         of_match = {"event": f"{names[0]} against {names[1]}", "round": str(self.number + 1)}
         return sgf.GameRecord(rules, self.moves, self.result_text, black, white, comment="\n".join(comment), **of_match)
 
 
 @dataclass
 class MatchResult:
-    """The games of player A against player B, by rising number. is_self: both players are one and the same.
+    """The games of player A against player B, by rising number. is_self: whether both are one player.
     is_paired: games 2k and 2k + 1 share an opening, with colours swapped.
 
     wins, losses: games that A, and B, won. counted: the games whose final boards were counted, those in which nobody
@@ -203,20 +203,19 @@ class MatchResult:
         return [f"game {game.number + 1}: {loser}: {game.stop.reason}" for game, loser in rows]
 
     def agreement(self, name: str) -> tuple[int, int, int]:
-        """Returns in how many games a player's score equals the referee's, in how many it names the same winner, and in
-        how many it gives a score."""
-        scores = [(parse_score(game.told.get(name, "")), game) for game in self.counted]
+        """Returns the number of games in which a player's score equals the referee's, in which it has the same winner,
+        and in which it exists."""
+        scores = [(parse_score(game.final_scores.get(name, "")), game) for game in self.counted]
         pairs = [(score, game) for score, game in scores if score is not None]
         same = sum(abs(score - game.score_black) < SAME_SCORE for score, game in pairs)
         return same, sum(int(np.sign(score)) == game.outcome_black for score, game in pairs), len(pairs)
 
     def summary(self) -> dict[str, Any]:
-        """Returns the result as plain values, of which the lines and the page are made; what is infinite or unknown is
-        None."""
+        """Returns the result as plain values for lines and page; infinite and unknown numbers are None."""
         players = [self.name_a, self.name_b]
         difference = [value if math.isfinite(value) else None for value in self.elo_difference]
-        named = [name for name in dict.fromkeys(players) if any(name in game.told for game in self.games)]
-        scores = {name: dict(zip(("same", "same_winner", "of"), self.agreement(name), strict=True)) for name in named}
+        scorers = [name for name in dict.fromkeys(players) if any(name in game.final_scores for game in self.games)]
+        scores = {name: dict(zip(("same", "same_winner", "of"), self.agreement(name), strict=True)) for name in scorers}
         return {
             "players": players,
             "is_self": self.is_self,
@@ -253,13 +252,13 @@ class MatchResult:
         }
 
     def lines(self) -> list[str]:
-        """Returns the lines for a person: who won, as which colour, by how much, how sure, and what went wrong."""
+        """Returns the result in lines for a person: wins by colour, intervals, scores and faults."""
         return render("match.txt", **self.summary()).splitlines()
 
 
 def parse_score(text: str) -> float | None:
-    """Returns the points for Black that an engine's `final_score` says, "B+3.5", "W+0.5" or "0" for a draw; None where
-    it says none."""
+    """Returns Black's points of an engine's answer to `final_score`, "B+3.5", "W+0.5" or "0" for a draw; None for
+    another answer."""
     if text.strip().lower() in ("0", "draw", "jigo"):
         return 0.0
     winner, plus, points = text.strip().partition("+")
@@ -306,15 +305,15 @@ def write_report(
     `games/`.
 
     results: the matches, one or more. names: the players. ratings: their `rating_table` over the paired matches, since
-    one with fixed colours says little of strength; empty where nobody was rated, as in games of one player against
-    itself. settings: what else is to be shown of the matches."""
+    one with fixed colours says little of strength; empty for games of a player against itself. settings: of the
+    matches, as plain values."""
     out_dir, paired = make_directory(out_dir), [result for result in results if result.is_paired]
     boards = max(1, min(BOARDS, ALL_BOARDS // len(results)))
 
     def points_of(player: str, other: str) -> tuple[float, int]:
         """Returns a player's points against another, and the number of their games."""
-        met = [result for result in paired if {result.name_a, result.name_b} == {player, other}]
-        points = [one.points_a if one.name_a == player else 1 - one.points_a for one in met]
+        matches = [result for result in paired if {result.name_a, result.name_b} == {player, other}]
+        points = [one.points_a if one.name_a == player else 1 - one.points_a for one in matches]
         return sum(map(np.sum, points)), sum(map(len, points))
 
     page = render(
@@ -332,7 +331,7 @@ def write_report(
 
 
 def _match(result: MatchResult, out_dir: Path, boards: int) -> dict[str, Any]:
-    """Returns a match's summary with what only the page shows: intervals by colour, scores, boards and links."""
+    """Returns a match's summary with the further fields of the page: intervals by colour, scores, boards and links."""
     rows = [("all", (result.wins, result.draws, result.losses), result.interval)]
     for label, is_black in () if result.is_self else (("as Black", True), ("as White", False)):
         wins, draws, losses = counts = result.by_colour(is_black)
@@ -358,7 +357,7 @@ def choose_games(result: MatchResult, number: int) -> list[PlayedGame]:
 
 
 def _game(result: MatchResult, game: PlayedGame, out_dir: Path) -> dict[str, Any]:
-    """Returns what the page says of a game; the link is empty where the game's file is not in the folder."""
+    """Returns the fields of a game on the page; the link is empty where the game's file is not in the folder."""
     names = (result.name_a, result.name_b)
     path, (black, white) = f"{GAMES_FOLDER}/{game.file_name(names)}", names if game.a_is_black else names[::-1]
     facts = {"number": game.number + 1, "result": game.result_text, "moves": len(game.moves)}

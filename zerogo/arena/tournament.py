@@ -47,11 +47,11 @@ def evaluate(
     players: words for `make_player`, or [one, "self"] for its games against itself. num_games: of each pair, half with
     each colour. config: rules and move cap from `game`, strength of networks from `evaluation`, device, precision and
     seed from `run`. resume: continue the match that `out_dir` holds; its finished games are kept, its players and
-    settings must be the same, and it may get more games. checkpoints: those that were read already, by their words.
+    settings must be the same, and it may get more games. checkpoints: those in memory, by their words.
     Returns the matches. Raises InputError for an unknown player, for one that can't play under the rules and for an odd
     number of games, before a game is played. Collective call: ranks share the games, and rank 0 prints and writes."""
     out_dir, rules = Path(out_dir), config.game.rules()
-    _require_pairing(players, num_games)
+    distributed.run_and_sync_errors(_require_pairing, players, num_games)
     with ExitStack() as stack:
         made, device = distributed.run_and_sync_errors(_make_players, stack, players, config, checkpoints or {})
         tournament = Tournament(list(players), made, num_games, config, opening_plies, device)
@@ -69,8 +69,8 @@ def evaluate(
 def _make_players(
     stack: ExitStack, words: Sequence[str], config: Config, checkpoints: dict[str, Checkpoint]
 ) -> tuple[list[Player], torch.device]:
-    """Returns the players of these words, whom the stack closes, and the device. Raises InputError where they can't
-    play, before the others have played for hours."""
+    """Returns the players of these words, which the stack closes, and the device. Raises InputError for players that
+    can't play under the rules, before any game."""
     setup, rules = cli.set_up(config, checkpoints), config.game.rules()
     players = give_distinct_names([setup.player(spec) for spec in words if spec != SELF])
     for player in players:
@@ -119,12 +119,12 @@ class Tournament:
     def play(self, journal: Journal) -> list[MatchResult]:
         """Returns the matches; games that the journal holds are not played again."""
         results: list[MatchResult] = []
-        total = self.num_games * len(self.pairs)
-        with distributed.on_rank0(Progress, "match", total, "games", done=journal.num_finished) as progress:
-            if journal.num_finished:
-                progress.note(f"{journal.num_finished} of {total} games are finished already")
-            if begun := sum(map(len, journal.begun)):
-                progress.note(f"{begun} unfinished games are resumed")
+        total, num_finished = self.num_games * len(self.pairs), sum(map(len, journal.finished))
+        with distributed.on_rank0(Progress, "match", total, "games", done=num_finished) as progress:
+            if num_finished:
+                progress.note(f"{num_finished} of {total} games are finished already")
+            if num_begun := sum(map(len, journal.begun)):
+                progress.note(f"{num_begun} unfinished games are resumed")
             for index in range(len(self.pairs)):
                 results.append(self._play_match(index, journal, progress))
                 if len(self.pairs) > 1:
@@ -193,7 +193,7 @@ def _per_game(result: MatchResult) -> dict[str, list]:
         "a_is_black": [game.a_is_black for game in games],
         "lengths": [len(game.moves) for game in games],
         "stopped": [None if game.stop is None else vars(game.stop) for game in games],
-        "own_scores": [game.told for game in games],
+        "own_scores": [game.final_scores for game in games],
     }
 
 

@@ -238,7 +238,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
         met = [one for one in pool.read(folder / pool.FILE) if one.player != player.name or one.opponent not in earlier]
         order = list(plays)
         if any(player.name in meeting[:2] and meeting.size == size for meeting in met):
-            telling = pool.most_telling(met, size, player.name, list(earlier), settings.games)
+            telling = pool.sort_by_information(met, size, player.name, list(earlier), settings.games)
             order += [*pool.strongest(met, size, telling), *telling]
         for name in list(dict.fromkeys(order))[: max(settings.earlier_opponents, len(plays))]:
             try:
