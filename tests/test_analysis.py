@@ -232,6 +232,8 @@ def test_terminate() -> None:
     assert (last["id"], last["turnNumber"]) == ("b", 0)
     nobody = {"id": "v", "action": "terminate", "terminateId": "nobody"}
     assert session.ask(nobody) == [nobody]
+    [error] = session.ask(nobody | {"turnNumbers": [1.5]})
+    assert error["error"] == f"a turn is 1.5; it must be a whole number from 0 to {2**31 - 1}"
     session.take(*(query(name, maxVisits=10**6) for name in "cde"))
     session.engine.step()
     replies = [
@@ -375,6 +377,12 @@ def test_config_files_of_katago(tmp_path: Path) -> None:
     found, unknown = AnalysisSettings().changed(read_config(tmp_path / "a.cfg"))
     assert found == AnalysisSettings(max_visits=12, perspective="WHITE", wide_root_noise=0.25)
     assert unknown == ["numAnalysisThreads"] and found.root_exponent == 0.5
+
+
+def test_an_even_policy_is_the_same_at_any_temperature() -> None:
+    """At 0.01 the powers of its shares were 0 and their quotients no numbers, so that all visits went to one move."""
+    first, *others = (ask(query(rootPolicyTemperature=temperature))[0] for temperature in (1, 0.01, 100))
+    assert len(first["moveInfos"]) == 3 and all(other["moveInfos"] == first["moveInfos"] for other in others)
 
 
 def test_what_queries_say() -> None:

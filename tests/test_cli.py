@@ -114,7 +114,7 @@ def test_settings_come_from_the_checkpoint_then_overrides_then_options(network: 
 
 
 def test_bad_options_and_settings(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in ("--simulations 0", "--seed -1", "--threads x", "--precision half", "--device"):
+    for words in ("--simulations 0", "--seed -1", f"--seed {10**400}", "--threads x", "--precision half", "--device"):
         with pytest.raises(SystemExit) as left:
             parsed(words)
         assert left.value.code == 2 and "error: argument --" in capsys.readouterr().err

@@ -300,3 +300,13 @@ def test_bytes_through_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(heads) == len(requests)
     assert all(re.match(rf"[=?]{request.id}(\D|$)", head) for request, head in zip(requests, heads, strict=True))
     assert written.endswith("\n\n") and "=77\n   A B C D E\n" in written
+
+
+def test_a_log_that_cannot_be_written_ends_no_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    (tmp_path / "sent").write_text("1 name\n2 quit\n")
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    with (tmp_path / "sent").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        program.main(program.parse("--checkpoint random --device cpu game.size=5 --log /dev/full".split()))
+    assert sys.stdout.buffer.getvalue().decode() == "=1 zerogo\n\n=2\n\n"
+    assert capsys.readouterr().err.count("cannot write the log /dev/full: No space left on device; it ends here") == 1

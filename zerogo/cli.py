@@ -1,5 +1,5 @@
-"""What all front ends share: the options of their command lines, what follows from them (settings, threads, kernels,
-device), and the players and analysts that words on a command line name.
+"""The shared parts of all front ends: the options of their command lines, the set-up by them (settings, threads,
+kernels, device), and the players and analysts that words on a command line name.
 
 Importing this module imports no torch, so that --help and mistakes in a command line are answered at once."""
 
@@ -26,24 +26,26 @@ if TYPE_CHECKING:  # these import torch, which takes seconds
     from zerogo.players.analyst import Analyst
 
 OVERRIDE = re.compile(r"[a-z_]+\.[a-z_.0-9]+=.*", re.DOTALL)
+LARGEST = 2.0**63  # number on a command line
 NOT_FILES = ("human", "random", "self")  # words for players that name no file, whatever files there are
 
 
-def number(kind: Callable[[str], float], low: float, high: float = math.inf) -> Callable[[str], float]:
-    """Returns what reads a number from low to high for argparse; kind: int or float."""
+def number(kind: Callable[[str], float], low: float, high: float = LARGEST) -> Callable[[str], float]:
+    """Returns a function for argparse that reads a number from low to high, and raises ArgumentTypeError for any other
+    text. kind: int or float."""
 
-    def read(text: str) -> float:
+    def _read(text: str) -> float:
         try:
             value = kind(text)
         except ValueError:
             value = math.nan
-        if not low <= value <= high or math.isinf(value):
+        if not low <= value <= high:
             kinds = "whole numbers" if kind is int else "numbers"
-            limits = f" from {low:g} to {high:g}" if math.isfinite(high) else f", {low:g} or more"
+            limits = f" from {low:g} to {high:g}" if high < LARGEST else f", {low:g} or more"
             raise argparse.ArgumentTypeError(f"it is {text!r}; allowed are {kinds}{limits}")
         return value
 
-    return read
+    return _read
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -128,9 +130,9 @@ def run(parse: Callable[[], argparse.Namespace], main: Callable[[argparse.Namesp
 
 @dataclass
 class Setup:
-    """What a front end plays or analyses with; its process is set up already.
+    """The settings and devices of a front end, for which the process is set up.
 
-    config: all settings. device, dtype: of the networks. checkpoints: those read, by the word that names them."""
+    config: all settings. device, dtype: of the networks. checkpoints: those in memory, by the words that name them."""
 
     config: Config
     device: torch.device
@@ -184,8 +186,8 @@ def read_config(
 
 
 def set_up(config: Config, checkpoints: dict[str, Checkpoint] | None = None, precision: str = "") -> Setup:
-    """Sets this process up as `config.run` has it (threads, memory, kernels, device); returns what to work with.
-    precision: what run.precision=auto has meant for a run so far, which then stays."""
+    """Sets up this process by `config.run` (threads, memory, kernels, device), and returns the set-up. precision: the
+    one that a run has chosen for run.precision=auto, empty for none."""
     from zerogo import kernels, tuning
     from zerogo.system import runtime
 
@@ -203,7 +205,7 @@ def shipped_network(size: int) -> str | None:
 
 
 def names_checkpoint(word: str) -> bool:
-    """Says whether a word names a file or folder that is there, and no player of another kind."""
+    """Returns whether a word names an existing file or folder, and no player of another kind."""
     from zerogo.players.external import is_external
 
     return not (word in NOT_FILES or word.startswith("mcts:") or is_external(word)) and bounds.shipped(word).exists()

@@ -1,4 +1,4 @@
-"""`zerogo train`, `zerogo selfplay` and `zerogo evaluate`: their command lines, and what they start.
+"""The command lines of `zerogo train`, `zerogo selfplay` and `zerogo evaluate`, and the calls that they make.
 
 Importing this module imports no torch, so that --help and mistakes in a command line are answered at once."""
 
@@ -124,7 +124,7 @@ def resumed_overrides(arguments: argparse.Namespace, config: Any) -> list[str] |
 
 
 def main_train(arguments: argparse.Namespace) -> None:
-    """Trains, exports or lists the settings, as the command line says."""
+    """Trains, exports a network or lists the settings."""
     if arguments.keys:
         from zerogo.config import describe
 
@@ -153,9 +153,9 @@ def main_train(arguments: argparse.Namespace) -> None:
 
 
 def launches(config: Config, limit: Callable[[], int], is_training: bool = True) -> bool:
-    """Returns whether the command ran in processes that this one started, as many as `run.processes` says: not where
-    that is 1, nor in a process that torchrun or this function has started. limit: returns the most that "auto" takes,
-    and where nothing is trained the most at all."""
+    """Runs the command in as many processes as `run.processes`, and returns True; returns False, for the caller to run
+    it, where that is 1, and in a process that torchrun or this function has started. limit: returns the maximum for
+    "auto", and without training the maximum for any number."""
     from zerogo import tuning
     from zerogo.system import distributed
 
@@ -232,8 +232,8 @@ def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace
     add("--resume", action="store_true", help="continue the unfinished match in --out; more --games are allowed")
     cli.add_options(
         parser,
-        simulations={"type": int, "help": "simulations a move of a network (default: {key})"},
-        seed={"type": int, "help": "seed of the matches (default: {key})"},
+        simulations={"help": "simulations a move of a network (default: {key})"},
+        seed={"help": "seed of the matches (default: {key})"},
         config={"help": "YAML file with the settings (default: those of the first checkpoint)"},
     )
     parsed = parser.parse_intermixed_args(arguments)

@@ -2,13 +2,11 @@
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 from zerogo import cli
-from zerogo.errors import InputError
 
 ABOUT = "Answers KataGo's JSON analysis protocol on stdin and stdout."
 EXAMPLES = """
@@ -29,7 +27,7 @@ PRECISION = {"default": "float32", "help": "float32, or bfloat16, where a reply 
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Returns the command line's settings; `unknown` is what of it has no meaning here."""
+    """Returns the command line's settings; `unknown` has the words without a meaning here."""
     # No -h and no abbreviations: they would swallow KataGo's flags of one dash.
     parser = cli.make_parser("analysis", ABOUT, EXAMPLES, allow_abbrev=False, add_help=False)
     add = parser.add_argument
@@ -41,9 +39,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("-override-config", "--override-config", metavar="K=V,…", help="settings over it", **several)
     add("--visits", type=int, metavar="N", help="visits where a query names none (default: KataGo's 500)")
     names = ("--positions", "-analysis-threads", "--analysis-threads")
-    add(*names, type=int, default=1024, metavar="N", help="most positions searched at a time (default: 1024)")
-    add("--memory", type=float, default=2.0, metavar="GB", help="memory for the trees (default: 2)")
-    add("--leaves", type=int, default=8, metavar="N", help="most leaves of one tree in one step (default: 8)")
+    positions, count = "most positions searched at a time (default: 1024)", cli.number(int, 1)
+    add(*names, type=count, default=1024, metavar="N", help=positions)
+    add("--memory", type=cli.number(float, 0.001), default=2.0, metavar="GB", help="memory for the trees (default: 2)")
+    add("--leaves", type=count, default=8, metavar="N", help="most leaves of one tree in one step (default: 8)")
     names = ("--quit-without-waiting", "-quit-without-waiting")
     add(*names, action="store_true", help="at the end of input, end at once")
     cli.add_options(parser, device={"default": "auto"}, precision=PRECISION, threads={"default": 0})
@@ -56,7 +55,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Does what the command line says."""
+    """Answers queries until the input ends. Raises InputError for settings or a checkpoint that it can't use."""
     import dataclasses
 
     import torch
@@ -67,8 +66,6 @@ def main(arguments: argparse.Namespace) -> None:
 
     if arguments.unknown:
         print(f"warning: arguments without an effect: {' '.join(arguments.unknown)}", file=sys.stderr)
-    if arguments.positions < 1 or not 0 < arguments.memory < math.inf or arguments.leaves < 1:
-        raise InputError("--positions and --leaves must be 1 or more, and --memory above 0 and finite")
     setup = cli.open_front_end(arguments, [arguments.checkpoint])
     # Visits come from KataGo's settings.
     setup.config = dataclasses.replace(setup.config, evaluation=EvaluationConfig())
@@ -103,8 +100,8 @@ def write(reply: dict[str, Any]) -> None:
 
 
 def serve(engine: Any, source: Iterable[bytes], wait_at_end: bool = True) -> None:
-    """Answers lines with an `AnalysisEngine` until they end, and then what is still queued if `wait_at_end`. A line is
-    seen at the latest after one step of the search."""
+    """Answers lines with an `AnalysisEngine` until they end, and with `wait_at_end` the queued positions after that. A
+    line waits for one step of the search at most."""
     lines, is_open = cli.LineQueue(source), True
     while is_open or (wait_at_end and engine.is_busy):
         while is_open and (not engine.is_busy or lines.is_waiting()):

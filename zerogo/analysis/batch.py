@@ -34,9 +34,10 @@ NODES_A_LEAF = 64  # one more leaf a step for each 64 nodes of a tree: several a
 class SearchTask:
     """One position of a query, waiting or searched.
 
-    visits: that it gets. number: in the order of arrival. index: of its row in a batch, -1 while it waits. seconds: for
-    which it has been searched. next_report: at how many of these. is_stopped: ends at once, with its results so far.
-    evaluation, previews: the network's, of the position (one row, on the host) and after moves."""
+    visits: its budget. number: in the order of arrival. index: of its row in a batch, -1 while it waits. seconds: of
+    its search so far. next_report: the `seconds` at which the next report is due. is_stopped: whether it ends at once,
+    with its results so far. evaluation, previews: the network's, of the position (one row, on the host) and after
+    moves."""
 
     query: Query
     turn: int
@@ -55,7 +56,7 @@ class SearchTask:
 
 
 class BatchKind(NamedTuple):
-    """What positions of one batch have in common: board side, nodes of a tree, whether moves are forbidden."""
+    """The common properties of the positions in a batch: board side, nodes of a tree, whether moves are forbidden."""
 
     size: int
     nodes: int
@@ -69,7 +70,7 @@ class BatchKind(NamedTuple):
 
     @property
     def tree_bytes(self) -> int:
-        """About what one tree costs in memory."""
+        """An estimate of the memory of one tree."""
         words, actions = 3 * self.size + 9, self.size * self.size + 1
         return (self.nodes + 2) * (8 * actions + 4 * words + 32)
 
@@ -130,10 +131,10 @@ class SearchBatch:
         self._flatten_prior(index, tasks)
 
     def _flatten_prior(self, index: Tensor, tasks: Sequence[SearchTask]) -> None:
-        """Flattens or sharpens the root's prior where a query asks for it."""
+        """Raises the root's prior to the power of each query's settings."""
         exponents = torch.tensor([[task.query.settings.root_exponent] for task in tasks], device=index.device)
         prior = self.search_state.root_prior[index]
-        raised = torch.where(prior > 0, prior**exponents, 0.0)
+        raised = (prior / prior.amax(1, keepdim=True)) ** exponents  # of the most likely move 1, whatever the exponent
         self.search_state.root_prior[index] = torch.where(exponents == 1.0, prior, raised / raised.sum(1, keepdim=True))
 
     @torch.inference_mode()
@@ -197,8 +198,8 @@ def _num_previews(task: SearchTask) -> int | None:
 
 
 def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
-    """Returns the positions of tasks with the games that led to them, as a batch, with their restrictions. After two
-    passes a position is searched all the same."""
+    """Returns the positions of tasks as a batch, with their history and restrictions; a second pass is removed, so that
+    the search continues."""
     records = [sgf.since_edit(task.query.game, task.turn) for task in tasks]
     state = without_second_pass(sgf.positions(records, [task.turn for task in tasks], device, check=False))
     if tasks[0].query.restrictions is None:

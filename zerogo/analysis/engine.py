@@ -16,7 +16,7 @@ import torch
 
 import zerogo
 from zerogo.analysis.batch import BatchKind, PositionResult, SearchBatch, SearchTask, power_of_two
-from zerogo.analysis.query import AnalysisSettings, Query, QueryError, at_field, parse, shown, whole
+from zerogo.analysis.query import AnalysisSettings, Query, QueryError, at_field, parse, quote_json, whole
 from zerogo.board import BLACK
 from zerogo.board.flood import host_read_is_free
 from zerogo.board.symmetry import NUM_SYMMETRIES, transform_planes
@@ -49,18 +49,18 @@ class Limits(NamedTuple):
 
 @dataclass(eq=False)
 class AnalysisEngine:
-    """Answers lines of KataGo's analysis protocol. settings: where a query says nothing else. write: called with each
-    reply. clock: seconds. warn: gets what a query asks for and does not get, each sentence once; never in a reply's
-    place, as clients read one line for one position.
+    """Answers lines of KataGo's analysis protocol. settings: defaults of a query. write: called with each reply. clock:
+    returns seconds. warn: called with each sentence on an unsupported field once; a warning is no reply, as clients
+    expect one line for one position.
 
-    Each step searches the first few positions by priority, then by arrival; the others wait, also those that have
-    begun. FEWEST_ROWS are searched at first, and two more for each reply, so that replies come early and large batches
-    follow; a position of higher priority than all others is searched alone. On CUDA, where a batch costs the same
-    however few of its positions are searched, all positions of a batch are.
+    Each step searches the first few positions by priority, then by arrival; the others wait, even if their search has
+    begun. The first steps search FEWEST_ROWS positions, and two more after each reply, so that replies come early and
+    batches grow; a position of higher priority than all others is searched alone. On CUDA, where a step of a batch
+    costs the same for few positions, all positions of a batch are searched.
 
-    Unless a time limit or an action ends its search, a reply depends on its query alone, not on what else is asked:
-    exactly so without a network; a network's float32 rounds by the size of the batch, which changed the sixth digit of
-    most replies and the visits of none of 60."""
+    A reply depends on its query alone, not on other queries, unless a time limit or an action ends its search. This is
+    exact without a network; a network's float32 rounds by the size of the batch, which changed the sixth digit of most
+    replies and the visits of none of 60."""
 
     analyst: Analyst
     write: Callable[[dict[str, Any]], None]
@@ -82,7 +82,7 @@ class AnalysisEngine:
         return bool(self._open)
 
     def take(self, line: str | bytes) -> None:
-        """Takes a line: replies at once to errors and actions, and queues a query's positions."""
+        """Reads a line: replies at once to errors and actions, and queues a query's positions."""
         fields: dict[str, Any] = {}
         try:
             if not line.strip():
@@ -101,7 +101,8 @@ class AnalysisEngine:
             self.write(identity | {"error": "the brackets of the line are nested too deeply"})
 
     def step(self) -> bool:
-        """Begins what there is room for, steps the first searches, writes what is due; returns whether it is busy."""
+        """Begins waiting positions while there is room, steps the first searches, and writes the replies that are due.
+        Returns whether it is busy."""
         self._begin()
         first, searched, started = set(heapq.nsmallest(self._width, self._running)), [], self.clock()
         for batch in self._batches:
@@ -136,7 +137,7 @@ class AnalysisEngine:
         short = [("maxVisits", f"memory limits a search here to {limit} visits")]
         for name, text in (*query.warnings, *(short if visits < query.settings.max_visits else ())):
             if text not in self._warned:  # thousands of queries may have the same
-                self.warn(f"warning: query {shown(query.id)}, {name}: {text}")
+                self.warn(f"warning: query {quote_json(query.id)}, {name}: {text}")
                 self._warned.add(text)
         if not self.is_busy:
             self._width = FEWEST_ROWS
@@ -147,10 +148,10 @@ class AnalysisEngine:
             heapq.heappush(self._waiting, task)
 
     def _act(self, fields: dict[str, Any]) -> None:
-        """Does what an action asks, and answers with it."""
+        """Performs an action and replies with it."""
         action = fields["action"]
         if action not in ACTIONS:
-            raise QueryError(f"action is {shown(action)}; allowed are {', '.join(ACTIONS)}", "action")
+            raise QueryError(f"action is {quote_json(action)}; allowed are {', '.join(ACTIONS)}", "action")
         if action == "query_version":
             fields = fields | {"version": zerogo.__version__, "git_hash": runtime.code_revision()}
         elif action == "query_models":
@@ -170,8 +171,8 @@ class AnalysisEngine:
         if turns is not None:
             with at_field("turnNumbers"):
                 if not isinstance(turns, list):
-                    raise InputError(f"turnNumbers are {shown(turns)}; they must be a list of turn numbers")
-                turns = {whole("a turn", turn, -math.inf, math.inf) for turn in turns}
+                    raise InputError(f"turnNumbers are {quote_json(turns)}; they must be a list of turn numbers")
+                turns = {whole("a turn", turn, 0, 2**31 - 1) for turn in turns}
         ids: Iterable[str] = list(self._open)
         if fields["action"] == "terminate":
             if not isinstance(fields.get("terminateId"), str):
@@ -234,7 +235,7 @@ class AnalysisEngine:
         return self._batches[-1]
 
     def _report_due(self, batch: SearchBatch) -> None:
-        """Writes the reports that are due and the final replies, and takes out what is finished."""
+        """Writes the due reports and the final replies, and removes finished positions."""
         for task in batch.running:
             task.is_stopped = task.is_stopped or task.seconds >= task.query.settings.max_time
         done = batch.finished()
@@ -265,8 +266,8 @@ def _new_game(rules: Rules, start: tuple[tuple[int, ...], ...], first: Colour) -
 
 
 def check_moves(query: Query, game: LiveGame) -> None:
-    """Raises QueryError for an illegal move, by the plain rules. game: with the query's rules and start and any moves;
-    it gets the query's. A query that goes on from an earlier one costs its new moves."""
+    """Raises QueryError for an illegal move, by the plain rules. game: has the query's rules and start, and any moves;
+    it gets the query's moves. A query that continues an earlier one takes the time of its new moves."""
     moves = [(COLOURS[letter], action) for letter, action in zip(query.game.turns(), query.game.moves, strict=True)]
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(game.moves, moves, strict=False)))
     game.undo(len(game.moves) - same)
@@ -290,7 +291,7 @@ def _object(line: str | bytes) -> dict[str, Any]:
     except ValueError as error:  # of UTF-8, too
         raise InputError(f"could not parse input line as json request: {error}") from None
     if not isinstance(fields, dict):
-        raise InputError(f"the line is {shown(fields)}; a request must be a JSON object")
+        raise InputError(f"the line is {quote_json(fields)}; a request must be a JSON object")
     if not isinstance(fields.get("id"), str):
         raise InputError('a request must have a text "id" field')
     return fields
@@ -304,16 +305,18 @@ def _finite(text: str) -> float:
 
 
 def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: bool) -> dict[str, Any]:
-    """Returns the reply on a position, from the perspective that was asked for."""
+    """Returns the reply on a position, from the perspective of the query's settings."""
     query, analysis, size = task.query, result.analysis, task.query.game.rules.size
-    sign, stdev = _sign(query.settings.perspective, result.to_play), katago.score_stdev(analysis.ownership)
+    perspective, is_black = query.settings.perspective, result.to_play == BLACK
+    sign = 1 if perspective in ("SIDETOMOVE", "BLACK" if is_black else "WHITE") else -1
+    stdev = katago.score_stdev(analysis.ownership)
     moves = [
         katago.move_fields(move, order, size, sign, stdev, query.settings.pv_length + 1)
         for order, move in enumerate(analysis.candidates)
     ]
     names = [name for name in katago.MOVE_INFO if katago.MOVE_EXTRAS.get(name) in (None, *query.included)]
     hashes = _hashes(result)
-    stones = {"currentPlayer": "B" if result.to_play == BLACK else "W", "thisHash": hashes[0], "symHash": min(hashes)}
+    stones = {"currentPlayer": "B" if is_black else "W", "thisHash": hashes[0], "symHash": min(hashes)}
     root = stones | katago.root_fields(analysis, sign, stdev)
     reply = {
         **{"id": query.id, "isDuringSearch": is_during_search, "turnNumber": task.turn},
@@ -324,11 +327,6 @@ def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: b
     if "includePolicy" in query.included:
         reply["policy"] = katago.json_value(result.policy)
     return reply
-
-
-def _sign(perspective: str, to_play: int) -> int:
-    """Returns 1 where values of the side to move (1 or 2) are reported as they are, -1 where the other side's are."""
-    return 1 if perspective == "SIDETOMOVE" or (perspective == "BLACK") == (to_play == BLACK) else -1
 
 
 def _hashes(result: PositionResult) -> list[str]:

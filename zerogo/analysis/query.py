@@ -1,5 +1,5 @@
-"""From a JSON object to the positions that it asks about, and the settings of their search. Every query is checked
-whole before anything of it is searched.
+"""Parses a query, a JSON object, into its positions and the settings of their search. Every query is checked as a whole
+before any of its positions is searched.
 
 The keys are those of KataGo's docs/Analysis_Engine.md, the settings' names those of its config files, -override-config
 and `overrideSettings`. Where KataGo and zerogo differ: boards are square, `whiteHandicapBonus` may only be "0";
@@ -22,7 +22,7 @@ from zerogo.game import Colour
 from zerogo.players.katago import COLOUR_WORDS, remarks
 from zerogo.players.session import Entry, Restrictions, restrict
 from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
-from zerogo.sgf import GameRecord, since_edit
+from zerogo.sgf import GameRecord
 from zerogo.sgf.record import COLOURS, LETTERS
 from zerogo.system import bounds
 
@@ -54,12 +54,12 @@ class QueryError(InputError):
 
 @dataclass(frozen=True)
 class AnalysisSettings:
-    """How a position is searched and reported.
+    """The settings of a search and its report.
 
-    max_visits: of the root, its own evaluation counted. max_time: seconds. perspective: whose winrates, scores and
-    ownership are reported. wide_root_noise: w >= 0 flattens the root's prior to the power 1 / (4 w + 1), as KataGo
-    does; KataGo's random bonus on top of that is left out, so that a reply does not change from one time to the next.
-    root_policy_temperature: the same, power 1 / T. pv_length: moves of a line behind its first."""
+    max_visits: of the root, including its own evaluation. max_time: seconds. perspective: the side of the reported
+    winrates, scores and ownership. wide_root_noise: w >= 0 raises the root's prior to the power 1 / (4 w + 1), as in
+    KataGo; KataGo's random bonus is left out, so that replies are reproducible. root_policy_temperature: T raises the
+    prior to the power 1 / T. pv_length: moves of a line after its first."""
 
     max_visits: int = 500
     max_time: float = math.inf
@@ -74,7 +74,7 @@ class AnalysisSettings:
         return 1.0 / (self.root_policy_temperature * (4.0 * self.wide_root_noise + 1.0))
 
     def changed(self, values: Mapping[str, Any]) -> tuple["AnalysisSettings", list[str]]:
-        """Returns these settings with others under KataGo's names, and the names that mean nothing here. Values may be
+        """Returns the settings with changes under KataGo's names, and the names without a meaning here. Values may be
         texts, as in config files. Raises InputError for a value that is not allowed."""
         changes = {}
         for name in [name for name in values if name in SETTINGS]:
@@ -87,10 +87,10 @@ class AnalysisSettings:
 class Query:
     """One line's positions, checked but for the legality of its moves.
 
-    game: with a setup, and moves in any order of colours. turns: each position asked for, by the number of moves before
-    it, with its priority. included: the fields of INCLUDES that a reply holds. report_every: seconds between reports,
-    infinite for none, first_report: until the first. restrictions: moves that the search may not consider. warnings:
-    (field, sentence)."""
+    game: with a setup, and moves in any order of colours. turns: the positions, each the number of moves before it and
+    its priority. included: the fields of INCLUDES that a reply holds. report_every: seconds between reports, infinite
+    for none, first_report: until the first. restrictions: moves that the search may not consider. warnings: (field,
+    sentence)."""
 
     id: str
     game: GameRecord
@@ -103,16 +103,16 @@ class Query:
     warnings: tuple[tuple[str, str], ...] = ()
 
     def key(self, turn: int) -> int:
-        """Returns the 63 bits that decide the draws of a position's search: alike for the same moves to it."""
-        game = since_edit(self.game, turn)
-        played = [(COLOURS[letter].value, action) for letter, action in zip(game.turns(), game.moves, strict=True)]
+        """Returns 63 bits that key the random draws of a position's search, equal for equal rules, starts and moves."""
+        game, moves = self.game, zip(self.game.turns()[:turn], self.game.moves, strict=False)
+        played = [(COLOURS[letter].value, action) for letter, action in moves]
         text = repr((game.rules, tuple(map(tuple, game.start())), COLOURS[game.first].value, played))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collection[int] | None = None) -> Query:
-    """Returns what a query asks. settings: where it says nothing else. only_sizes: the board sides that the network
-    knows, None for any. Raises QueryError with the field at fault; the legality of moves is not checked here."""
+    """Returns the query of a JSON object. settings: its defaults. only_sizes: the board sides of the network, None for
+    any. Raises QueryError with the field at fault; the legality of moves is not checked here."""
     size = _size(fields, only_sizes)
     setup = _setup(fields, size)
     with at_field("moves"):
@@ -121,7 +121,7 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
     rules, warnings = _rules(fields, size)
     settings, unknown = _settings(fields, settings)
     if unknown:
-        warnings.append(("overrideSettings", f"Unknown config params, without effect: {shown(unknown)}"))
+        warnings.append(("overrideSettings", f"Unknown config params, without effect: {quote_json(unknown)}"))
     every, first = (_seconds(fields, name) for name in REPORTS)
     warnings += [(name, why) for name, why in WITHOUT_EFFECT.items() if fields.get(name, False) is not False]
     warnings += [(name, "Unexpected or unused field") for name in fields if name not in FIELDS]
@@ -142,19 +142,19 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
 def whole(name: str, value: Any, low: float, high: float) -> int:
     """Returns a whole number of a query. Raises InputError for anything else; 3.0 and true are none."""
     if type(value) is not int or not low <= value <= high:
-        raise InputError(f"{name} is {shown(value)}; it must be a whole number from {low} to {high}")
+        raise InputError(f"{name} is {quote_json(value)}; it must be a whole number from {low} to {high}")
     return value
 
 
 def number(name: str, value: Any, low: float, high: float) -> float:
     """Returns a number of a query. Raises InputError for anything else."""
     if type(value) not in (int, float) or not low <= value <= high:
-        raise InputError(f"{name} is {shown(value)}; it must be a number from {low:g} to {high:g}")
+        raise InputError(f"{name} is {quote_json(value)}; it must be a number from {low:g} to {high:g}")
     return float(value)
 
 
-def shown(value: Any) -> str:
-    """Returns a value of a query as JSON, shortened: it may be a whole game."""
+def quote_json(value: Any) -> str:
+    """Returns a value of a query as JSON, shortened to 80 characters."""
     text = json.dumps(value[:80] if isinstance(value, str) else value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
@@ -176,13 +176,13 @@ def _needed(fields: dict[str, Any], name: str, what: str) -> Any:
 
 def _list(name: str, value: Any, what: str) -> list[Any]:
     if not isinstance(value, list):
-        raise InputError(f"{name} is {shown(value)}; it must be a list of {what}")
+        raise InputError(f"{name} is {quote_json(value)}; it must be a list of {what}")
     return value
 
 
 def _flag(fields: dict[str, Any], name: str) -> bool:
     if not isinstance(value := fields.get(name, False), bool):
-        raise QueryError(f"{name} is {shown(value)}; it must be true or false", name)
+        raise QueryError(f"{name} is {quote_json(value)}; it must be true or false", name)
     return value
 
 
@@ -209,14 +209,14 @@ def _size(fields: dict[str, Any], only_sizes: Collection[int] | None) -> int:
 def _colour(value: Any) -> Colour:
     colour = COLOUR_WORDS.get(value.lower()) if isinstance(value, str) else None
     if colour is None:
-        raise InputError(f'the player is {shown(value)}; it must be "B" or "W"')
+        raise InputError(f'the player is {quote_json(value)}; it must be "B" or "W"')
     return colour
 
 
 def _vertex(value: Any, size: int) -> int:
     """Returns the action of "C3", "pass", or KataGo's "(x,y)", both from 0 at the top left."""
     if not isinstance(value, str):
-        raise InputError(f"a board vertex is {shown(value)}; it must be a text such as C3")
+        raise InputError(f"a board vertex is {quote_json(value)}; it must be a text such as C3")
     match = _XY.fullmatch(value)
     if match and int(match[1]) < size and int(match[2]) < size:
         return int(match[2]) * size + int(match[1])
@@ -226,7 +226,7 @@ def _vertex(value: Any, size: int) -> int:
 def _moves(values: Any, size: int) -> Iterator[Move]:
     for pair in _list("the field", values, '[player, vertex] such as ["B", "C3"]'):
         if not isinstance(pair, list) or len(pair) != 2:
-            raise InputError(f'{shown(pair)} is no pair of player and vertex such as ["B", "C3"]')
+            raise InputError(f'{quote_json(pair)} is no pair of player and vertex such as ["B", "C3"]')
         yield _colour(pair[0]), _vertex(pair[1], size)
 
 
@@ -279,7 +279,7 @@ def _rules(fields: dict[str, Any], size: int) -> tuple[Rules, list[tuple[str, st
     with at_field("komi"):
         komi = number("komi", fields["komi"], -MOST_KOMI, MOST_KOMI) if "komi" in fields else None
         if komi is not None and 2 * komi != int(2 * komi):
-            raise InputError(f"komi is {shown(komi)}; it must be a whole number of half points")
+            raise InputError(f"komi is {quote_json(komi)}; it must be a whole number of half points")
     if fields.get("whiteHandicapBonus", "0") not in ("0", 0):
         raise QueryError('whiteHandicapBonus may only be "0" here; add the points to komi', "whiteHandicapBonus")
     with at_field("rules"):
@@ -287,7 +287,7 @@ def _rules(fields: dict[str, Any], size: int) -> tuple[Rules, list[tuple[str, st
         if isinstance(value, dict):
             return rulesets.from_json(value, size, komi), []
         if not isinstance(value, str):
-            raise InputError(f'rules are {shown(value)}; they must be a name such as "chinese", or an object')
+            raise InputError(f'rules are {quote_json(value)}; they must be a name such as "chinese", or an object')
         short = rulesets.deviations(value) if rulesets.canonical(value) else ""
         return rulesets.parse(value, size, komi), [("rules", short)] if short else []
 
@@ -297,7 +297,7 @@ def _settings(fields: dict[str, Any], settings: AnalysisSettings) -> tuple[Analy
     with at_field("overrideSettings"):
         overrides = fields.get("overrideSettings", {})
         if not isinstance(overrides, dict):
-            raise InputError(f"overrideSettings are {shown(overrides)}; they must be an object")
+            raise InputError(f"overrideSettings are {quote_json(overrides)}; they must be an object")
         settings, unknown = settings.changed(overrides)
     for name in [name for name in ("maxVisits", "analysisPVLen", "rootPolicyTemperature") if name in fields]:
         with at_field(name):
@@ -322,7 +322,7 @@ def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
 
 def _restriction(name: str, entry: Any, size: int) -> Entry:
     if not isinstance(entry, dict) or not {"player", "moves", "untilDepth"} <= entry.keys():
-        raise InputError(f"{name} holds {shown(entry)}; each entry must be an object with player, moves and untilDepth")
+        raise InputError(f"{name} holds {quote_json(entry)}; an entry must be an object: player, moves and untilDepth")
     actions = {_vertex(value, size) for value in _list("moves", entry["moves"], "vertices")}
     return _colour(entry["player"]), actions, whole("untilDepth", entry["untilDepth"], 1, 10**9)
 
@@ -338,7 +338,7 @@ def _plain(value: Any) -> Any:
 def _perspective(name: str, value: Any, *_: float) -> str:
     word = value.upper() if isinstance(value, str) else value
     if word not in PERSPECTIVES:
-        raise InputError(f"{name} is {shown(value)}; allowed are {', '.join(PERSPECTIVES)}")
+        raise InputError(f"{name} is {quote_json(value)}; allowed are {', '.join(PERSPECTIVES)}")
     return word
 
 

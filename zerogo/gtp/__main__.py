@@ -70,7 +70,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 class _PrintSupported(argparse.Action):
-    """Prints what zerogo has of KataGo's GTP and JSON: the kind of each name, the name, yes or no, and why or how."""
+    """Prints a table of KataGo's names in GTP and JSON: kind, name, whether zerogo supports it, and a remark."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from zerogo.players.katago import remarks
@@ -124,7 +124,7 @@ def _check(parser: argparse.ArgumentParser, player: str, overrides: list[str]) -
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Does what the command line says, until `quit` or the end of the input."""
+    """Runs an engine until `quit` or the end of the input. Raises InputError for a log that can't be opened."""
     from zerogo.gtp.commands import serve
     from zerogo.gtp.engine import make_engine
     from zerogo.gtp.protocol import Input
@@ -133,31 +133,36 @@ def main(arguments: argparse.Namespace) -> None:
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     replies = sys.stdout
     try:
-        file = open(arguments.log or os.devnull, "a", encoding="utf-8", errors="replace")
+        file = open(arguments.log or os.devnull, "ab", buffering=0)
     except OSError as error:
         raise InputError(f"cannot write the log {arguments.log}: {error.strerror or error}") from None
 
-    def log(sign: str, text: str) -> None:
-        """Writes lines with `>` (to the engine), `<` (from it) or `!` (for people) before each, at once."""
-        file.writelines(f"{sign} {row}\n" for row in text.splitlines())
-        file.flush()
+    def _log(sign: str, text: str) -> None:
+        """Writes lines with `>` (to the engine), `<` (from it) or `!` (for people) before each, at once. A log that
+        can't be written is closed; the engine continues."""
+        if not file.closed:
+            try:
+                file.write("".join(f"{sign} {row}\n" for row in text.splitlines()).encode("utf-8", "replace"))
+            except OSError as error:
+                file.close()
+                _print_for_person(f"cannot write the log {arguments.log}: {error.strerror or error}; it ends here")
 
-    def tell_person(text: str) -> None:
+    def _print_for_person(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
-        log("!", text)
+        _log("!", text)
 
-    def reply(text: str) -> None:
+    def _reply(text: str) -> None:
         replies.write(text)
         replies.flush()
-        log("<", text)
+        _log("<", text)
 
     # Nothing else may get between the replies: what some library prints goes to stderr.
     with file, contextlib.redirect_stdout(sys.stderr):
         lines = (line.decode("utf-8", "replace") for line in lines_of_stdin())
-        source = Input(lines, lambda line: log(">", line))
-        engine = make_engine(arguments, tell_person)
-        tell_person("GTP ready")
-        serve(engine, source, reply)
+        source = Input(lines, lambda line: _log(">", line))
+        engine = make_engine(arguments, _print_for_person)
+        _print_for_person("GTP ready")
+        serve(engine, source, _reply)
 
 
 if __name__ == "__main__":

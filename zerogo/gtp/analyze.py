@@ -1,16 +1,16 @@
 """Analysis that streams while the search runs (lz-analyze, kata-analyze and both genmove_analyze), kata-raw-nn, and
-what GoGui shows on its board.
+the commands that GoGui shows on its board.
 
     kata-analyze B interval 50 ownership true minmoves 30 rootInfo true
     =
     info move E5 visits 487 edgeVisits 487 utility 0.5 winrate 0.750000 … order 0 pv E5 C3 info move … rootInfo …
 
-Clients find out what there is by what is refused, so an argument that can't be answered truthfully is an error. Formats
-are Leela Zero 0.17's (whole numbers, 10000 is 100 %) and KataGo 1.16's (floats), from the view of the player to move,
-without what only KataGo's network knows. Ownership is the network's own, winrates and scores are the search's.
+Clients learn the features of an engine by its refusals, so an unsupported argument is an error. Formats are Leela Zero
+0.17's (whole numbers, 10000 is 100 %) and KataGo 1.16's (floats), for the player to move, without the fields that only
+KataGo's network predicts. Ownership is the network's, winrates and scores are the search's.
 
-GoGui's are `gogui-analyze_commands` and the zerogo-… commands that it names, each in the format of its type (GoGui's
-manual, "Analyze Commands"). They search first, as long as a move would take without a clock, and change no game."""
+GoGui's commands are `gogui-analyze_commands` and the zerogo-… commands that it lists, each in the format of its type
+(GoGui's manual, "Analyze Commands"). They first search as long as for a move without a clock, and change no game."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +32,7 @@ from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.katago import COLOUR_WORDS, gtp_words, why_refused
 from zerogo.players.session import AnalysisSession, Entry, Restrictions, restrict
 from zerogo.rules import coords
+from zerogo.show.picture import shorten_count
 
 POLL_SECONDS = 0.005  # between looks for the next line where there is nothing left to search
 STALE_SECONDS = 0.1  # at least, between lines that say the same
@@ -45,10 +46,10 @@ OF_MOVES = {"ownershipStdev", "movesOwnership"}
 
 
 class AnalyzeRequest(NamedTuple):
-    """What an analysis was asked for.
+    """The arguments of an analysis.
 
-    player: to move, None for whose turn it is. interval: seconds between lines, None for a line at the end alone.
-    min_moves, max_moves: how many to show. restrictions: what the search may not consider. extras: some of EXTRAS."""
+    player: to move, None for the side whose turn it is. interval: seconds between lines, None for one line at the end.
+    min_moves, max_moves: of a line. restrictions: moves that the search may not consider. extras: some of EXTRAS."""
 
     player: Colour | None = None
     interval: float | None = None
@@ -65,8 +66,8 @@ LineFormat = Callable[[Analysis, AnalyzeRequest, int], str]  # of an analysis, w
 def read_request(
     arguments: Sequence[str], size: int, extras: Sequence[str] = (), may_restrict: bool = True
 ) -> AnalyzeRequest:
-    """Returns the meaning of `[colour] [interval] [key value]…`, keys in any order. extras: which of EXTRAS there are.
-    may_restrict: whether `avoid` and `allow` are. Raises InputError for what is not supported."""
+    """Returns the request of `[colour] [interval] [key value]…`, keys in any order. extras: those of EXTRAS that are
+    supported. may_restrict: whether `avoid` and `allow` are. Raises InputError for other keys and bad values."""
     words, fields, extra_values = list(arguments), {}, dict.fromkeys(extras, False)
     entries: dict[str, list[Entry]] = {key: [] for key in RESTRICTIONS}
     if words and words[0].lower() in COLOUR_WORDS:
@@ -130,7 +131,7 @@ def kata_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
 
 
 def moves_to_show(analysis: Analysis, request: AnalyzeRequest) -> list[Candidate]:
-    """Returns the visited moves, the best first, then others by prior until there are as many as asked for."""
+    """Returns the visited moves, the best first, then others by prior up to the request's `min_moves`."""
     moves = analysis.candidates[: request.max_moves]
     lacking = max(0, min(request.min_moves, request.max_moves) - len(moves))
     visited = {candidate.action for candidate in analysis.candidates}
@@ -143,7 +144,7 @@ def moves_to_show(analysis: Analysis, request: AnalyzeRequest) -> list[Candidate
 
 
 class Reporter:
-    """Writes lines about the engine's search, as often as was asked for."""
+    """Writes lines about the engine's search at the interval of a request."""
 
     def __init__(self, engine: GtpEngine, reply: Reply, request: AnalyzeRequest, line_format: LineFormat) -> None:
         self._engine, self._reply, self._request, self._line_format = engine, reply, request, line_format
@@ -190,7 +191,7 @@ def _analyze(line_format: LineFormat, extras: Sequence[str], engine: GtpEngine, 
 
 
 def _prepare_line(session: AnalysisSession, reply: Reply, ownerships: bool) -> bool:
-    """Asks the network for what a line needs beside the search, bit by bit; returns whether nothing came in between."""
+    """Makes the evaluations that a line needs, one at a time; returns False if an input line came in between."""
     while not session.prepare(ownerships):
         if reply.interrupted():
             return False
@@ -200,19 +201,19 @@ def _prepare_line(session: AnalysisSession, reply: Reply, ownerships: bool) -> b
 def _genmove_analyze(
     line_format: LineFormat, extras: Sequence[str], engine: GtpEngine, reply: Reply, *arguments: str, finish: Finish
 ) -> None:
-    """Chooses a move as genmove does, with lines meanwhile, at least one. No request ends it early. finish: what is
-    done with the action, and said of it."""
+    """Chooses a move as genmove does, and writes lines meanwhile, at least one. No request ends it early. finish: acts
+    on the chosen action and returns its text."""
     request = read_request(arguments, engine.size, extras, may_restrict=False)
     player = request.player or engine.game.to_play
     engine.session.set_position(engine.game, player)
     reply.begin()
     reporter = Reporter(engine, reply, request, line_format)
 
-    def after_step() -> None:
+    def _after_step() -> None:
         if reporter.is_due:
             reporter.report()
 
-    action = engine.choose_move(player, after_step=after_step)
+    action = engine.choose_move(player, after_step=_after_step)
     before = engine.now()
     engine.session.set_position(engine.game, player)
     if engine.game.is_over:  # where a pass is all that is played, and the lines still tell of the position
@@ -227,10 +228,10 @@ def _cancellable(engine: GtpEngine, reply: Reply, *arguments: str) -> None:
     """Chooses a move and does not play it; the next line, even an empty one, cancels it."""
     with engine.ended_by(reply) as is_cancelled:
 
-        def finish(engine: GtpEngine, player: Colour, action: int | None) -> str:
+        def _finish(engine: GtpEngine, player: Colour, action: int | None) -> str:
             return "cancelled" if is_cancelled() else engine.move_text(action)
 
-        _genmove_analyze(kata_line, EXTRAS, engine, reply, *arguments, finish=finish)
+        _genmove_analyze(kata_line, EXTRAS, engine, reply, *arguments, finish=_finish)
 
 
 def _play(engine: GtpEngine, player: Colour, action: int | None) -> str:
@@ -257,10 +258,9 @@ for _name, _function in {
 
 @Command("kata-raw-nn", f"[COLOUR] 0 to {NUM_SYMMETRIES - 1}, or all [OPTIMISM]", 1, 3, needs_search=True)
 def kata_raw_nn(engine: GtpEngine, *arguments: str) -> str:
-    """Returns the network's answer for the board turned by one of the 8 symmetries, or by each of them, in KataGo's
-    format and from White's view, without a search; for the side to move, or the one that is named. Playouts give their
-    means, with an even policy, the same each time. A policy here is neither optimistic nor not, whatever OPTIMISM is.
-    """
+    """Returns the network's evaluation without a search, in KataGo's format and from White's view, for the side to move
+    or the named one. The board is transformed by one of the 8 symmetries, or by each of them. Playouts give their
+    means, with an even policy, the same each time. OPTIMISM changes nothing, as there is no optimistic policy."""
     words = list(arguments)
     player = colour(words.pop(0)) if words[0].lower() in COLOUR_WORDS else engine.game.to_play
     symmetry = words.pop(0) if words else ""
@@ -281,7 +281,7 @@ def kata_raw_nn(engine: GtpEngine, *arguments: str) -> str:
 def _raw_lines(turn: int, evaluation: Evaluation, legal: np.ndarray, sign: int) -> str:
     """Returns the lines for one symmetry. legal: bool [A]. sign: -1 where the evaluation is from Black's view.
 
-    Three keys are -1, KataGo's sign for what a network does not have; whiteScoreSelfplaySq has none and is left out."""
+    Three keys are -1, by which KataGo marks missing heads; whiteScoreSelfplaySq has no such mark and is left out."""
     win, lead = (1 + sign * float(evaluation.value[0])) / 2, sign * float(evaluation.score[0])
     prior = np.where(legal, evaluation.prior[0].float().cpu().numpy(), np.nan)
     ownership = sign * evaluation.ownership[0].cpu().numpy()
@@ -318,7 +318,7 @@ ANALYZE_COMMANDS = (
 
 @Command("gogui-analyze_commands")
 def gogui_analyze_commands(engine: GtpEngine) -> str:
-    """Returns what this engine can answer: type, label in the menu, and the command, with GoGui's wildcards."""
+    """Returns the commands of this engine for GoGui's menu: type, label, and command with GoGui's wildcards."""
     names = {line: line.split("/")[2].split()[0] for line in ANALYZE_COMMANDS}
     return "\n".join(line for line, name in names.items() if COMMANDS[name].is_offered(engine))
 
@@ -344,13 +344,12 @@ def policy_colors(engine: GtpEngine, player: str = "") -> str:
     strength = (shares / max(float(shares.max()), 1e-9))[..., None] ** 0.5
     colours = np.rint(np.array([255, 240, 200]) + strength * np.array([-25, -190, -170])).astype(np.uint8)
     names = [f"#{bytes(rgb).hex()}" for rgb in colours.reshape(-1, 3)]
-    shown = np.where(shares >= MIN_SHARE, np.array(names).reshape(shares.shape), '""')
-    return _board(shown.tolist())
+    return _board(np.where(shares >= MIN_SHARE, np.array(names).reshape(shares.shape), '""').tolist())
 
 
 @Command("zerogo-pass_alive", "", 0)
 def pass_alive(engine: GtpEngine) -> str:
-    """Returns a bwboard: what is Black's and White's whatever the other side plays."""
+    """Returns a bwboard: the points that are pass-alive for Black and for White."""
     black, white = scoring.pass_alive(engine.game.tensor().stones, suicide=engine.game.rules.suicide)
     owners = black[0].int() + 2 * white[0].int()
     return _board([['"" b w'.split()[owner] for owner in row] for row in owners.tolist()])
@@ -360,15 +359,15 @@ def pass_alive(engine: GtpEngine) -> str:
 def visits(engine: GtpEngine, player: str = "") -> str:
     """Returns pspairs: how often the search has looked at each move."""
     analysis, _ = _analysis(engine, player, search=True)
-    return _pairs(engine, {move.action: _short(move.visits) for move in _frequent_moves(analysis)})
+    return _pairs(engine, {move.action: shorten_count(move.visits) for move in _frequent_moves(analysis)})
 
 
 @Command("zerogo-value", "[COLOUR]", 0, 1, needs_search=True)
 def value(engine: GtpEngine, player: str = "") -> str:
     """Returns gfx: winrates of moves in per cent, the best one marked, and Black's chances in the status line."""
     (analysis, sign), pass_action = _analysis(engine, player, search=True), engine.size**2
-    shown = {candidate.action: f"{100 * candidate.winrate:.0f}" for candidate in _frequent_moves(analysis)}
-    labels, best = _pairs(engine, shown), analysis.best.action if analysis.best else pass_action
+    winrates = {candidate.action: f"{100 * candidate.winrate:.0f}" for candidate in _frequent_moves(analysis)}
+    labels, best = _pairs(engine, winrates), analysis.best.action if analysis.best else pass_action
     chances = f"Black wins {50 + 50 * sign * analysis.value:.1f} %, leads by {sign * analysis.score:+.1f}"
     rows = [
         "",
@@ -401,7 +400,7 @@ def variations(engine: GtpEngine, player: str = "") -> str:
 def param(engine: GtpEngine, name: str = "", text: str = "") -> str | None:
     """Returns the parameters as GoGui's dialog wants them, or changes one."""
     options = engine.options
-    shown = {
+    lines = {
         "simulations": f"[string] simulations {options.simulations}",
         "most_seconds_a_move": f"[string] most_seconds_a_move {options.most_seconds or 0:g}",  # 0: only the clock's
         "ponder": f"[bool] ponder {options.ponder:d}",
@@ -409,9 +408,9 @@ def param(engine: GtpEngine, name: str = "", text: str = "") -> str | None:
         "resign_below_percent": f"[string] resign_below_percent {100 * options.resign_winrate:g}",
     }
     if not name:
-        return "\n".join(["", *shown.values()])
-    if name not in shown or not text:
-        raise InputError(f"write: zerogo-param NAME VALUE; names are {', '.join(shown)}")
+        return "\n".join(["", *lines.values()])
+    if name not in lines or not text:
+        raise InputError(f"write: zerogo-param NAME VALUE; names are {', '.join(lines)}")
     if name == "simulations":
         options.simulations = integer(text, name, 1, MAX_SIMULATIONS)
     elif name == "most_seconds_a_move":
@@ -449,9 +448,3 @@ def _pairs(engine: GtpEngine, texts: dict[int, str]) -> str:
     return " ".join(
         f"{coords.to_gtp(action, engine.size)} {text}" for action, text in texts.items() if action < engine.size**2
     )
-
-
-def _short(number: int) -> str:
-    """Returns a number in no more than four signs, as a label on a point may have."""
-    millions, thousands = number // 1_000_000, number // 1000
-    return f"{millions}M" if millions else f"{thousands}k" if thousands >= 10 else str(number)

@@ -5,7 +5,7 @@
     clock.seconds(Colour.BLACK, moves_left=30)      # 11.2: for this move, None where there is no limit
     clock.spend(Colour.BLACK, 9.5)                  # what it took; `report` brings the controller's own figures
 
-The controller's clock also counts its own work and the lines' transfer; for that every move leaves the lag unused."""
+The controller's clock includes its own work and the transfer of lines; each move leaves the lag unused for that."""
 
 import math
 from collections.abc import Sequence
@@ -29,15 +29,16 @@ MIN_MOVES_A_POINT = 0.15  # and how many there may always still be
 
 
 class TimeLeft(NamedTuple):
-    """What one side has left: seconds of main time while number is 0, else of a period of so many moves or periods."""
+    """The time left to one side: seconds of main time while `number` is 0, else seconds of a period, with the number of
+    moves in it or of periods left."""
 
     seconds: float
     number: int
 
 
 class Settings(NamedTuple):
-    """How time is kept. kind: one of KINDS, or fischer. main, period: seconds; Fischer's period is what each move adds.
-    number: of Canadian moves or Japanese periods. most_main, most_a_move: Fischer's caps, seconds."""
+    """A time system. kind: one of KINDS, or fischer. main, period: seconds; Fischer's period is the increment of a
+    move. number: of Canadian moves or Japanese periods. most_main, most_a_move: Fischer's caps, seconds."""
 
     kind: str = "none"
     main: float = 0.0
@@ -48,7 +49,7 @@ class Settings(NamedTuple):
 
     @property
     def at_start(self) -> TimeLeft:
-        """What each side has at the start of a game."""
+        """The time of each side at the start of a game."""
         has_main = self.main > 0 or self.kind in ("none", "absolute")
         return TimeLeft(self.main, 0) if has_main else TimeLeft(self.period, self.number)
 
@@ -64,8 +65,8 @@ class Settings(NamedTuple):
 class Clock:
     """Both sides' time.
 
-    settings: how time is kept. lag: seconds kept back at every move. left: what each side has, as the controller
-    reported it last, less what was spent since. is_reported: whether it has reported anything in this game."""
+    settings: the time system. lag: seconds of each move left unused. left: the time of each side by the controller's
+    last report, less the time spent since. is_reported: whether the controller has reported anything in this game."""
 
     settings: Settings = field(default_factory=Settings)
     lag: float = 0.3
@@ -96,8 +97,9 @@ class Clock:
     def seconds(self, player: Colour, moves_left: int) -> float | None:
         """Returns how long the player may think about this move, None without a limit.
 
-        moves_left: how many more moves of its own the game may take, this one included. Main time is shared out over
-        these; where a period follows, no move gets less than its share of that; main time's last may use it, too."""
+        moves_left: an estimate of the player's moves to come, this one included, over which main time is divided. Where
+        a period follows, no move gets less than its share of the period, and the last move of main time may use it,
+        too."""
         if self.settings.kind == "none":
             return None
         left, share = self.left[player], self.settings.share_of_period
@@ -113,7 +115,7 @@ class Clock:
         return max(MIN_SECONDS, min(seconds, available) - self.lag)
 
     def spend(self, player: Colour, seconds: float) -> None:
-        """Takes off what a move took, and the lag with it, until the next `report`."""
+        """Subtracts the time of a move, and the lag, until the next `report`."""
         left, settings = self.left[player], self.settings
         if settings.kind == "none":
             return
@@ -130,7 +132,7 @@ class Clock:
         self.left[player] = self._after_move_in_period(left, seconds)
 
     def _after_move_in_period(self, left: TimeLeft, seconds: float) -> TimeLeft:
-        """Returns what is left: Japanese periods are lost when exceeded, Canadian ones last several moves."""
+        """Returns the time left: a Japanese period is lost when exceeded, a Canadian one lasts several moves."""
         settings = self.settings
         if settings.kind == "byoyomi":
             lost = 0

@@ -16,7 +16,7 @@ from zerogo.errors import InputError, quote, shorten_path
 from zerogo.game import Colour
 from zerogo.gtp import analyze, protocol  # noqa: F401 (the commands of `analyze` join the table)
 from zerogo.gtp.clock import KATA_KINDS, KATA_USAGE, KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kata_time, kgs_time
-from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, GtpEngine, answer, tell_internal
+from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, GtpEngine, answer, warn_of_bug
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
 from zerogo.players.katago import why_refused
 from zerogo.players.live import LiveGame
@@ -54,7 +54,7 @@ def serve(engine: GtpEngine, source: protocol.Input, write: Callable[[str], None
         try:
             engine.ponder(source.is_waiting)
         except Exception as error:  # no game is lost by it
-            tell_internal(engine, "pondering", error)
+            warn_of_bug(engine, "pondering", error)
             engine.stopped = engine.position
 
 
@@ -126,7 +126,7 @@ def _clear_cache(engine: GtpEngine) -> None:
 @Command("boardsize", "N", 1, 2)
 @Command("rectangular_boardsize", "WIDTH HEIGHT", 2)
 def boardsize(engine: GtpEngine, side: str, same: str | None = None) -> None:
-    """Takes a size, or the same one twice; the board is empty after it, also where the size was the same."""
+    """Clears the board and sets its size, given once or as equal width and height."""
     if not all(re.fullmatch(r"[+-]?[0-9]{1,9}", word) for word in filter(None, (side, same))):
         sizes = getattr(engine.analyst, "sizes", None)
         allowed = coords.listed(sizes) if sizes else f"whole numbers from 1 to {MAX_SIZE}"
@@ -177,7 +177,7 @@ def play_sequence(engine: GtpEngine, *sequence: str) -> None:
 
 @Command("showboard")
 def showboard(engine: GtpEngine) -> str:
-    """Returns the board for people, and below it whose turn it is, what was captured, and the rules."""
+    """Returns the board for people, and below it whose turn it is, the captures and the rules."""
     game, rules = engine.game, engine.game.rules
     black, white = game.state.captures.values()
     named = f"{engine.rules_name}: " if engine.rules_name else ""
@@ -241,7 +241,7 @@ def fixed_handicap(engine: GtpEngine, number: str) -> str:
 
 @Command("place_free_handicap", "NUMBER", 1)
 def place_free_handicap(engine: GtpEngine, number: str) -> str:
-    """Puts so many stones where it likes, on fixed points as far as there are, and returns the points."""
+    """Puts so many stones on points of the engine's choice, the fixed points first, and returns the points."""
     return _put_handicap(engine, free_handicap(engine.size, _handicap(engine, number)))
 
 
@@ -275,7 +275,7 @@ def free_handicap(size: int, number: int) -> list[int]:
 
 
 def _handicap(engine: GtpEngine, number: str) -> int:
-    """Returns the number of stones that is asked for, on an empty board."""
+    """Returns the number of handicap stones. Raises InputError for a bad number, or where the board is not empty."""
     if engine.game.moves or any(map(any, engine.game.start)):
         raise InputError("board not empty")
     try:
@@ -291,7 +291,7 @@ def _put_handicap(engine: GtpEngine, points: list[int]) -> str:
 
 @Command("gogui-setup", "COLOUR VERTEX…", 0, ANY)
 def gogui_setup(engine: GtpEngine, *stones: str) -> None:
-    """Changes points of the present position; `e` takes a stone off. What was played before can't be taken back."""
+    """Changes points of the position; `e` removes a stone. Earlier moves can't be taken back afterwards."""
     changes = moves(stones, engine.size, {"e": 0, "empty": 0})
     _set_up(engine, engine.game.state.stones(), changes, engine.game.to_play)
 
@@ -355,14 +355,14 @@ def _change_rules(engine: GtpEngine, rules: Rules, name: str) -> str:
 
 @Command("time_settings", "MAIN PERIOD MOVES", 3)
 def time_settings(engine: GtpEngine, main: str, period: str, number: str) -> None:
-    """Sets both clocks: main time, then so many moves in each period, in seconds; `0 1 0` is no limit."""
+    """Sets both clocks: seconds of main time, seconds of a period, and moves in it; `0 1 0` is no limit."""
     seconds = real(main, "main time", 0, MAX_SECONDS), real(period, "period", 0, MAX_SECONDS)
     engine.clock.set_gtp(*seconds, integer(number, "number of moves", 0, MAX_NUMBER))
 
 
 @Command("time_left", "COLOUR SECONDS MOVES", 3)
 def time_left(engine: GtpEngine, player: str, seconds: str, number: str) -> None:
-    """Takes what the controller's clock shows; the number of moves or Japanese periods is 0 in main time."""
+    """Sets a clock to the controller's; the number of moves or Japanese periods is 0 in main time."""
     whose, left = colour(player), real(seconds, "time", -MAX_SECONDS, MAX_SECONDS)
     engine.clock.report(whose, left, integer(number, "number of moves", 0, MAX_NUMBER))
 
@@ -398,7 +398,7 @@ def search_cancellable(engine: GtpEngine, reply: protocol.Reply, player: str) ->
 
 @Command("reg_genmove", "COLOUR", 1)
 def regression_generate(engine: GtpEngine, player: str) -> str:
-    """Says what it would play, without a clock and without playing it; never resigns."""
+    """Chooses a move without a clock, and does not play it; never resigns."""
     return engine.move_text(engine.choose_move(colour(player), timed=False))
 
 
@@ -427,9 +427,8 @@ def final_status_list(engine: GtpEngine, word: str) -> str:
 
 @Command("loadsgf", "FILE [MOVE]", 1, ANY)
 def loadsgf(engine: GtpEngine, *arguments: str) -> None:
-    """Goes on from a file's main line: from its end, or from before the given move. Rules and komi are those that it
-    names, else those that the engine was started with or told by a command. Illegal moves before that are refused, with
-    the move and the reason."""
+    """Continues the main line of a file, from its end or from before a move. Rules and komi are the file's; where it
+    has none, those of the command line or of the last command that set them. Raises InputError for an illegal move."""
     words, before = list(arguments), sys.maxsize
     if len(words) > 1 and words[-1].isdigit():
         before = integer(words.pop(), "move", 1, MAX_NUMBER) - 1
@@ -457,9 +456,9 @@ def loadsgf(engine: GtpEngine, *arguments: str) -> None:
 def printsgf(engine: GtpEngine, *words: str) -> str | None:
     """Returns the game as SGF, or writes it into the file that is named, which must be new or a game record; with the
     sides and the result, if known."""
-    own, names, path = engine.own_colour, {}, " ".join(words)
-    if own is not None:
-        names = {own: f"{NAME} {engine.name}", own.other: engine.opponent}
+    player, names, path = engine.own_colour, {}, " ".join(words)
+    if player is not None:
+        names = {player: f"{NAME} {engine.name}", player.other: engine.opponent}
     black, white = names.get(Colour.BLACK) or "Black", names.get(Colour.WHITE) or "White"
     record = engine.record(black=black, white=white)
     return sgf.to_text(record) if path in ("", "-") else sgf.write(engine.file(path), record)
@@ -533,7 +532,7 @@ def kata_set_params(engine: GtpEngine, *words: str) -> None:
 
 @Command("kata-benchmark", "VISITS", 1, needs_search=True)
 def kata_benchmark(engine: GtpEngine, number: str) -> str:
-    """Searches the position from a fresh tree until it has so many visits; says how fast."""
+    """Searches the position from a fresh tree up to so many visits, and returns the speed."""
     visits = integer(number, "visits", 2, 10**6)
     session = AnalysisSession(engine.analyst, room_for(visits), engine.options.seed, TREE_BYTES)
     session.set_position(engine.game)

@@ -1,4 +1,4 @@
-"""What the commands act on (the game, its analysis session, the clock, the options), and how commands are declared.
+"""The state of a GTP engine (the game, its analysis session, the clock, the options), and how commands are declared.
 
     @Command("komi", "POINTS", 1)
     def komi(engine: GtpEngine, points: str) -> str | None: ...       # the reply; InputError is one with `?`
@@ -32,17 +32,17 @@ from zerogo.rules.coords import listed
 NAME = "zerogo"
 RANDOM = "random"  # the player without a search
 TREE_BYTES = 2**29  # of the tree at most: growing on would take longer than an analysis may take to stop
-ANY = sys.maxsize  # as `most` of a command: any number of arguments
+ANY = sys.maxsize  # as `max_arguments` of a command
 
 
 @dataclass
 class GtpEngine(Engine):
     """An engine as GTP's commands act on it.
 
-    rules_name: the game's ruleset where it was asked for by name, else empty. default_rules, default_rules_name: those
-    that the engine was started with or told by a command, by which a file that names none is played. games: the folder
-    below which files are read and written, None for any. opponent: the other side's name, where the controller gave it.
-    log: writes a line for a person."""
+    rules_name: the name of the game's ruleset where a name chose it, else empty. default_rules, default_rules_name:
+    those of the command line or the last command that sets rules; `loadsgf` plays a file without rules by them. games:
+    the folder below which files are read and written, None for any. opponent: the other side's name, where the
+    controller gave it. log: writes a line for a person."""
 
     clock: Clock = field(default_factory=Clock)
     rules_name: str = ""
@@ -62,7 +62,8 @@ class GtpEngine(Engine):
         return self.game.size
 
     def warn(self, text: str) -> None:
-        """Writes for a person, in lines that no client takes for a reply (Lizzie reads stderr like stdout)."""
+        """Writes lines for a person. They begin with the engine's name and hold no arrow, so that Lizzie, which reads
+        stderr like stdout, takes none for a reply."""
         for row in text.splitlines():
             self.log(f"{NAME}: {row.replace(' -> ', ' to ')}")
 
@@ -88,7 +89,7 @@ class GtpEngine(Engine):
         self.judge.limit.seconds_each *= factor
 
     def begin_game(self) -> None:
-        """Begins a game of its own: with fresh clocks, and with draws that are not the last game's."""
+        """Begins a new game, with fresh clocks and other random draws than the last game's."""
         self.game_number += 1
         if self.session is not None:
             self.session.seed = int(rng.key(self.options.seed, self.game_number))
@@ -98,27 +99,23 @@ class GtpEngine(Engine):
     def choose_move(
         self, player: Colour, *, cleanup: bool = False, timed: bool = True, after_step: Hook = lambda: None
     ) -> int | None:
-        """Returns the action that `genmove` chooses within the clock, None to resign, and takes the time off the clock;
-        the game stays as it is. timed: whether the clock counts."""
+        """Returns the action that `genmove` chooses within the clock, None to resign, and takes the time off the clock.
+        The game does not change. timed: whether the clock counts."""
         started = self.now()
-        seconds = self.seconds_for(player) if timed else None
+        limits = (self.clock.seconds(player, moves_left(self.game)), self.options.most_seconds) if timed else ()
+        seconds = min((limit for limit in limits if limit is not None), default=None)
         action = self.genmove(player, seconds, cleanup=cleanup, timed=timed, after_step=after_step).action
         if timed:
             self.clock.spend(player, self.now() - started)
         return action
 
-    def seconds_for(self, player: Colour) -> float | None:
-        """Returns how long the engine may think about this move, None where only the simulations count."""
-        limits = (self.clock.seconds(player, moves_left(self.game)), self.options.most_seconds)
-        return min((limit for limit in limits if limit is not None), default=None)
-
     def move_text(self, action: int | None) -> str:
-        """Returns what `choose_move` returned as GTP has it: a vertex, `pass` or `resign`."""
+        """Returns the GTP text of an action of `choose_move`: a vertex, `pass` or `resign`."""
         return "resign" if action is None else coords.to_gtp(action, self.size)
 
     @contextlib.contextmanager
     def ended_by(self, reply: Reply) -> Iterator[Callable[[], bool]]:
-        """Lets any line end the search within; yields what says whether one has come."""
+        """Lets any input line end the search inside the block; yields a function that tells whether one has come."""
         before, self.interrupted = self.interrupted, reply.interrupted
         try:
             yield reply.interrupted
@@ -126,12 +123,13 @@ class GtpEngine(Engine):
             self.interrupted = before
 
     def deviation(self) -> str:
-        """Returns where zerogo falls short of the ruleset that was asked for by name, empty where it doesn't."""
+        """Returns how zerogo deviates from the named ruleset of the game, empty where it does not."""
         return rulesets.deviations(self.rules_name) if self.rules_name else ""
 
 
 def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> GtpEngine:
-    """Returns the engine that the command line asks for, warmed up; log: writes for a person. Raises InputError."""
+    """Returns the engine of a command line, warmed up. log: writes for a person. Raises InputError for settings or a
+    checkpoint that it can't use."""
     setup = cli.open_front_end(arguments, [arguments.checkpoint])
     config, rules, analyst, session = setup.config, setup.config.game.rules(), None, None
     if arguments.rules is not None:
@@ -176,15 +174,15 @@ COMMANDS: dict[str, "Command"] = {}
 class Command:
     """Declares the function below it as a GTP command; `COMMANDS` holds all of them by name.
 
-    parameters: as the usage sentence names them. least, most: how many arguments there may be, exactly `least` without
-    `most`; without either, arguments are ignored. needs_search: refused, and not listed, for the random player.
-    streams: the function gets the `Reply` behind the engine and writes its lines. is_listed: whether list_commands has
-    it. handler: the function."""
+    parameters: as the usage sentence names them. min_arguments, max_arguments: exactly `min_arguments` where there is
+    no `max_arguments`; without both, arguments are ignored. needs_search: refused, and not listed, for the random
+    player. streams: the function gets the `Reply` as its second argument and writes its lines. is_listed: whether
+    list_commands has it. handler: the function."""
 
     name: str
     parameters: str = ""
-    least: int | None = None
-    most: int | None = None
+    min_arguments: int | None = None
+    max_arguments: int | None = None
     needs_search: bool = field(default=False, kw_only=True)
     streams: bool = field(default=False, kw_only=True)
     is_listed: bool = field(default=True, kw_only=True)
@@ -196,22 +194,22 @@ class Command:
         return handler
 
     def is_offered(self, engine: GtpEngine) -> bool:
-        """Says whether the engine can answer: the random player searches nothing."""
+        """Returns whether this engine can answer; the random player has no search."""
         return engine.session is not None or not self.needs_search
 
     def run(self, engine: GtpEngine, reply: Reply, arguments: list[str]) -> str:
         """Returns the reply's text. Raises InputError where the engine or the number of arguments does not fit."""
         if not self.is_offered(engine):
             raise InputError(f"the player {engine.name!r} does not think")
-        if self.least is None:
+        if self.min_arguments is None:
             arguments = []
-        elif not self.least <= len(arguments) <= (self.least if self.most is None else self.most):
+        elif not self.min_arguments <= len(arguments) <= (self.max_arguments or self.min_arguments):
             raise InputError(f"syntax error; write: {self.name} {self.parameters}")
         return self.handler(engine, *([reply] if self.streams else []), *arguments) or ""
 
 
 def answer(engine: GtpEngine, request: Request, source: Input, write: Callable[[str], None]) -> None:
-    """Writes the reply to one request. What goes wrong inside is a refusal, too, so that no game is lost by it."""
+    """Writes the reply to one request. An unexpected exception is a refusal, too, so that it ends no game."""
     reply, problem = Reply(request.id, write, source), ""
     try:
         if request.command not in COMMANDS:
@@ -224,15 +222,15 @@ def answer(engine: GtpEngine, request: Request, source: Input, write: Callable[[
     except BrokenPipeError:
         raise  # nobody reads any more
     except Exception as error:
-        tell_internal(engine, request.command, error)
+        warn_of_bug(engine, request.command, error)
         problem = f"internal error: {type(error).__name__}"
     if problem and not reply.has_begun:
         reply.send(problem, sign="?")
     reply.end()
 
 
-def tell_internal(engine: GtpEngine, at: str, error: Exception) -> None:
-    """Writes for a person what went wrong inside, and where; at: the command, or what else was done."""
+def warn_of_bug(engine: GtpEngine, at: str, error: Exception) -> None:
+    """Writes an unexpected exception for a person, with its place in the code. at: the command, or other activity."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{type(error).__name__} at {where.filename}, line {where.lineno}"
     engine.warn(f"internal error in {at}: {place}: {error}")
