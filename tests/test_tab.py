@@ -20,8 +20,9 @@ from tensorboard.plugins.base_plugin import TBContext, TBLoader
 from werkzeug.test import Client
 
 from zerogo import board, checkpoint, sgf
+from zerogo.errors import InputError
 from zerogo.show import picture
-from zerogo.tensorboard_plugin import entry, jobs
+from zerogo.tensorboard_plugin import entry, folder, jobs
 from zerogo.tensorboard_plugin.entry import GoPlugin, RequestRefused
 from zerogo.tensorboard_plugin.folder import read_glance
 
@@ -125,6 +126,13 @@ def test_a_list_says_of_a_game_what_its_file_says():
     assert (seen.size, seen.black, seen.white, seen.moves, seen.end) == (5, "a]b", "c", 3, "capped")
     assert seen.opening == "cc,bb," and read_glance(b"\x00\x01") is None and read_glance(b"") is None
     assert read_glance(b"(;B[aa]C[a\\]W[bb]];W[cc]GC[;B[dd]").moves == 2, "a comment that is cut goes to the end"
+
+
+def test_a_changed_game_that_cannot_be_read_is_not_shown_as_it_was(root: Path, monkeypatch: pytest.MonkeyPatch):
+    below = folder.Folder(root)
+    assert below.glance(root / GAME, 1, 2).moves == 6
+    monkeypatch.setattr(folder, "_read", lambda path, limit: (root / "none").read_bytes())
+    assert below.glance(root / GAME, 3, 2) is None
 
 
 def test_a_game_is_a_tree_with_what_its_file_says(ask: Callable):
@@ -357,6 +365,18 @@ def test_the_worker_starts_and_answers(root: Path, monkeypatch: pytest.MonkeyPat
     worker = entry.JobProcess()
     assert worker.one("play_move", {"position": POSITION})["next"] == "b" and not worker._waiting
     worker._process.kill()
+
+
+def test_a_request_to_a_process_that_has_just_ended_is_answered_at_once(monkeypatch: pytest.MonkeyPatch):
+    """It was left waiting for five minutes, as nobody read answers any more."""
+    ours, theirs = Pipe()
+    ours.close()
+    worker = entry.JobProcess()
+    monkeypatch.setattr(entry, "PATIENCE", 0.05)
+    monkeypatch.setattr(entry, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "start", lambda: setattr(worker, "_connection", ours))
+    with theirs, pytest.raises(InputError, match="has ended; the next request starts it again"):
+        worker.one("play_move", {"position": POSITION})
 
 
 def test_the_worker_answers_in_turn_and_ends_when_nobody_asks(here: Here, monkeypatch: pytest.MonkeyPatch):

@@ -1,7 +1,7 @@
-"""What TensorBoard loads: the tab, its routes, and what they refuse.
+"""The plugin that TensorBoard loads: the tab, its routes, and the checks of requests.
 
-The routes answer JSON: {"error": "a sentence"} with a status of 400 or more where something is refused. Those that take
-long answer with lines, each a JSON object, as the work goes on; who closes the connection ends the work."""
+The routes answer JSON, and {"error": "a sentence"} with a status of 400 or more for a refused request. Long work
+answers with lines, each a JSON object, while it runs; closing the connection cancels it."""
 
 import base64
 import functools
@@ -32,7 +32,8 @@ from zerogo.tensorboard_plugin.folder import Folder
 PAGE = Path(__file__).with_name("page")
 PAGE_FILES = {".js": "text/javascript", ".css": "text/css"}
 MOST_BODY = 2**20 - 2**16  # bytes of a request
-MOST_WAITING = 16  # requests that the worker has at a time
+MOST_WAITING = 16  # requests that the process of jobs has at a time
+ENDED = "the analysis process has ended; the next request starts it again"
 MOST_PLAYED = 1000  # games saved in one run
 MOST_OPENED = 20_000  # games that openings are counted of
 BEAT_SECONDS, PATIENCE = 1.0, 300.0  # between two signs of life in a stream; of the whole of one
@@ -41,7 +42,7 @@ HEADERS |= {"Cross-Origin-Resource-Policy": "same-origin", "Content-Security-Pol
 
 
 class RequestRefused(InputError):
-    """A request that is not answered. status: of HTTP."""
+    """A request that the server refuses. status: of HTTP."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -75,7 +76,7 @@ class GoPlugin(base_plugin.TBPlugin):
         self._written: set[str] = set()
 
     def is_active(self) -> bool:
-        """Whether there is a log directory: games may appear at any time."""
+        """Returns whether there is a log directory, in which games may appear at any time."""
         return self.folder is not None and self.folder.root.is_dir()
 
     def frontend_metadata(self) -> base_plugin.FrontendMetadata:
@@ -83,7 +84,7 @@ class GoPlugin(base_plugin.TBPlugin):
         return base_plugin.FrontendMetadata(es_module_path="/index.js", tab_name="Go", disable_reload=True)
 
     def get_plugin_apps(self) -> dict[str, Callable]:
-        """Returns the routes: the page's files, and what they ask for."""
+        """Returns the routes: the page's files, and those that the page requests."""
         files = [path for path in PAGE.iterdir() if path.suffix in PAGE_FILES]
         pages = {path.name: (path.read_bytes(), 200, HEADERS, PAGE_FILES[path.suffix]) for path in files}
         apps = {f"/{name}": self._app(lambda _, page=page: Response(*page), "GET") for name, page in pages.items()}
@@ -94,10 +95,10 @@ class GoPlugin(base_plugin.TBPlugin):
         return apps
 
     def _app(self, answer: Callable[[Request], Any], method: str) -> Callable:
-        """Returns a WSGI application that answers what may be asked, and refuses the rest in one sentence."""
+        """Returns a WSGI application that answers requests of that method, and refuses others in one sentence."""
 
         @Request.application
-        def app(request: Request) -> Response:
+        def _application(request: Request) -> Response:
             try:
                 self._check(request, method)
                 reply = answer(request)
@@ -107,18 +108,18 @@ class GoPlugin(base_plugin.TBPlugin):
             except OSError as error:  # a run that is being written or deleted
                 return _json({"error": f"it can't be read now ({error.strerror or error})"}, 409)
 
-        return app
+        return _application
 
     def _check(self, request: Request, method: str) -> None:
         """Raises RequestRefused for a request of the wrong kind, and for one that a browser sends for another page.
 
-        A page of another origin may send requests that a browser marks as such; one whose name has been made to mean
-        this machine's address sends that name as Host."""
+        A browser marks a request that a page of another origin makes. A page whose host name was pointed at this
+        machine's address (DNS rebinding) sends that name as Host."""
         if request.method != method:
             raise RequestRefused(405, f"the method is {request.method}; allowed here is {method}")
         if not self._is_own(request.headers.get("Host", "")):
-            shown = f"the server is addressed as {request.headers.get('Host', '')[:80]!r}"
-            raise RequestRefused(403, f"{shown}; allowed are its address, localhost and the names of --go_hosts")
+            addressed = f"the server is addressed as {request.headers.get('Host', '')[:80]!r}"
+            raise RequestRefused(403, f"{addressed}; allowed are its address, localhost and the names of --go_hosts")
         origin = request.headers.get("Origin")
         foreign = request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")
         if foreign or (origin is not None and origin.partition("://")[2] != request.headers.get("Host")):
@@ -134,7 +135,7 @@ class GoPlugin(base_plugin.TBPlugin):
             raise RequestRefused(404, "TensorBoard was started without a local --logdir, so there is nothing to show")
 
     def _is_own(self, address: str) -> bool:
-        """Whether an address such as localhost:6006 is no name that others have made to mean this machine."""
+        """Returns whether an address such as localhost:6006 names this server, and no one can point it elsewhere."""
         with suppress(ValueError):
             host = urlsplit(f"//{address}").hostname or ""
             return host in self._hosts or host.endswith(".localhost") or bool(ipaddress.ip_address(host))
@@ -168,8 +169,8 @@ class GoPlugin(base_plugin.TBPlugin):
         games: dict[int, list] = {}
         for _, folder in run.sources:
             for changed, name, length in self.folder.listing(folder)[:MOST_OPENED]:
-                if seen := self.folder.glance(folder / name, changed, length):
-                    games.setdefault(seen.size, []).append((seen.opening, seen.result[:1]))
+                if glance := self.folder.glance(folder / name, changed, length):
+                    games.setdefault(glance.size, []).append((glance.opening, glance.result[:1]))
         chosen = size if size in games else max(games, key=lambda one: len(games[one]), default=9)
         tree = self._jobs.one("openings", {"size": chosen, "games": games.get(chosen, [])[:MOST_OPENED]})
         return tree | {"sizes": sorted(games)}
@@ -182,10 +183,11 @@ class GoPlugin(base_plugin.TBPlugin):
             raise InputError(f"the run {run.name} has no snapshot, so no games under way are known")
         return self._jobs.one("in_flight", {"path": path})
 
-    # What is asked with a body
+    # Requests with a body
 
     def _body(self, request: Request) -> dict[str, Any]:
-        """Returns a request's object, with files in place of the names of networks. Raises InputError."""
+        """Returns a request's object, with files in place of the names of networks. Raises InputError for another body
+        and for a name that is no network."""
         body = None
         with suppress(ValueError, RecursionError):
             body = json.loads(request.get_data(cache=False))
@@ -230,7 +232,7 @@ STREAMS = {name: name for name in ("think", "over_time", "curve", "planes", "sco
 
 
 def _lines(answers: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    """Yields a stream's lines; what goes wrong under way is its last one."""
+    """Yields a stream's lines; an error is the last one."""
     try:
         for answer in answers:
             yield json.dumps(answer).encode() + b"\n"
@@ -243,7 +245,7 @@ def _json(fields: Any, status: int = 200) -> Response:
 
 
 class JobProcess:
-    """The process of jobs.py as the server sees it: started when it is needed, and again when it has ended."""
+    """The process of jobs.py, which the server starts at the first request, and again after it has ended."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
@@ -267,12 +269,13 @@ class JobProcess:
                 threading.Thread(target=self._read, args=(self._process, self._connection), daemon=True).start()
 
     def one(self, job: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Returns the only part of a job's answer. Raises InputError with what is wrong."""
+        """Returns the only part of a job's answer. Raises InputError with the job's error."""
         return next(part for part in self.ask(job, fields) if part)
 
     def ask(self, job: str, fields: dict[str, Any], client: str = "") -> Iterator[dict[str, Any]]:
-        """Yields the parts of a job's answer, and {} where nothing has come for a second. client: whose earlier request
-        ends, if any. Raises InputError with what is wrong; RequestRefused where too many wait."""
+        """Yields the parts of a job's answer, and {} after each second without one. client: the earlier request of the
+        same client is cancelled; empty for none. Raises InputError with the job's error, and RequestRefused where too
+        many requests wait."""
         self.start()
         answers, is_over, until = queue.SimpleQueue(), False, time.monotonic() + PATIENCE
         with self._lock:
@@ -284,7 +287,8 @@ class JobProcess:
         try:
             if earlier is not None:
                 self._send({"cancel": earlier})
-            self._send({"id": number, "job": job, "fields": fields})
+            if not self._send({"id": number, "job": job, "fields": fields}):
+                answers.put({"error": ENDED})  # since `start` has looked, and its reader has gone, too
             while time.monotonic() < until and not is_over:
                 answer = {"part": {}}
                 with suppress(queue.Empty):
@@ -303,12 +307,15 @@ class JobProcess:
             if not is_over:
                 self._send({"cancel": number})
 
-    def _send(self, request: dict[str, Any]) -> None:
-        with self._pipe, suppress(OSError):  # it has ended: its reader says so to all who wait
+    def _send(self, request: dict[str, Any]) -> bool:
+        """Sends a message; returns False where the process has ended."""
+        with self._pipe, suppress(OSError):
             self._connection.send_bytes(json.dumps(request).encode())
+            return True
+        return False
 
     def _read(self, process: subprocess.Popen, connection: Connection) -> None:
-        """Gives each answer to who waits for it, until the process ends."""
+        """Puts each answer into the queue of its request, until the process ends."""
         with connection, suppress(EOFError, OSError):
             while answer := json.loads(connection.recv_bytes()):
                 with self._lock:
@@ -318,4 +325,4 @@ class JobProcess:
         process.wait()
         with self._lock:
             for waiting in self._waiting.values():
-                waiting.put({"error": "the analysis process has ended; the next request starts it again"})
+                waiting.put({"error": ENDED})

@@ -1,5 +1,5 @@
-"""What lies below a log directory: runs, matches, networks and games. It is looked at when somebody asks, a page of
-games at a time, and what was seen is remembered until its file changes. Nothing here needs torch."""
+"""The runs, matches, networks and games below a log directory. They are read on request, games a page at a time. The
+facts of a game are kept until its file changes. Nothing here needs torch."""
 
 import os
 import re
@@ -32,7 +32,7 @@ _ENDS = {"R": "resigned", "T": "time", "F": "fault"}
 
 
 class Glance(NamedTuple):
-    """What a list says of a game. size: N. end: how it ended. opening: its first moves, as SGF letters with commas."""
+    """A game as a list shows it. size: N. end: how it ended. opening: its first moves, as SGF letters with commas."""
 
     size: int
     black: str
@@ -44,8 +44,9 @@ class Glance(NamedTuple):
 
 
 class ListedRun(NamedTuple):
-    """A run, a match or a folder with networks. name: below the log directory. sources: the kinds of its games, and
-    their folders. networks: files with training steps, -1 where none are known. note: why its link is not followed."""
+    """A run, a match or a folder with networks. name: its path below the log directory. sources: the kinds of its games
+    with their folders. networks: files with their training steps, -1 where the name has none. note: why it is not
+    read, empty where it is."""
 
     name: str
     path: Path
@@ -65,8 +66,8 @@ class Folder:
         self._lock = threading.Lock()
 
     def path(self, name: Any) -> Path:
-        """Returns what a name below the log directory means, links resolved. Raises InputError where it leads out of
-        it, and where there is nothing."""
+        """Returns the path of a name below the log directory, links resolved. Raises InputError for a path that leads
+        out of it, and for one where nothing is."""
         if not isinstance(name, str) or len(name) > 1000 or "\0" in name:
             raise InputError("a path must be a text of at most 1000 characters; take one that the tab lists")
         try:
@@ -80,7 +81,8 @@ class Folder:
         return path
 
     def read(self, name: str, limit: int = MOST_GAME_BYTES) -> bytes:
-        """Returns the bytes of a game. Raises InputError for what is no SGF file, is larger, or can't be read."""
+        """Returns the bytes of a game. Raises InputError for a file that is no SGF, is larger than `limit` bytes, or
+        can't be read."""
         path = self.path(name)
         if path.suffix.lower() != ".sgf":
             raise InputError(f"{name[:80]!r} is no SGF file; allowed are games, *.sgf")
@@ -93,7 +95,7 @@ class Folder:
         return data
 
     def network(self, name: Any) -> Path:
-        """Returns the file of a network. Raises InputError for what is none."""
+        """Returns the path of a network. Raises InputError for another file."""
         path = self.path(name)
         if not path.name.endswith(NETWORKS) or not path.is_file() or path.parent.name == "snapshots":
             raise InputError(f"{str(name)[:80]!r} is no checkpoint; allowed are the networks that the tab lists")
@@ -150,7 +152,7 @@ class Folder:
     # Games
 
     def listing(self, folder: Path) -> list[tuple[int, str, int]]:
-        """Returns when the games of a folder were written (ns), their file names and sizes, the newest first."""
+        """Returns time of writing (ns), file name and size (bytes) of each game of a folder, the newest first."""
         changed = _mtime(folder)
         listed = self._listings.get(folder)
         if listed is None or listed[0] != changed:
@@ -158,28 +160,30 @@ class Folder:
             with suppress(OSError), os.scandir(folder) as entries:  # it may be deleted meanwhile
                 for entry in entries:
                     if entry.name.endswith(".sgf") and entry.is_file(follow_symlinks=False):
-                        seen = entry.stat(follow_symlinks=False)
-                        files.append((seen.st_mtime_ns, entry.name, seen.st_size))
+                        stat = entry.stat(follow_symlinks=False)
+                        files.append((stat.st_mtime_ns, entry.name, stat.st_size))
             listed = self._listings[folder] = changed, sorted(files, reverse=True)
         return listed[1]
 
     def glance(self, path: Path, changed: int, size: int) -> Glance | None:
-        """Returns what a list says of a game, None for what is none; changed, size: of its file."""
-        version, seen = self._glances.get(str(path), (None, None))
+        """Returns the facts of a game for a list, None where the file is no game or can't be read. changed, size: the
+        time (ns) and size (bytes) of the file; the game is read again when they differ."""
+        version, glance = self._glances.get(str(path), (None, None))
         if version != (changed, size):
+            glance = None
             with suppress(OSError, InputError):
-                seen = read_glance(_read(path, GLANCED_BYTES))
+                glance = read_glance(_read(path, GLANCED_BYTES))
             if len(self._glances) >= MOST_GLANCES:
                 self._glances.clear()
-            self._glances[str(path)] = (changed, size), seen
-        return seen
+            self._glances[str(path)] = (changed, size), glance
+        return glance
 
     def games(self, filters: dict[str, str], after: str = "") -> dict[str, Any]:
         """Returns a page of the games that filters allow, the newest first.
 
         filters: run, kind, player (parts of names), result (B, W, 0), end, least and most (moves), each may be left
-        out. after: the `next` of an earlier page. Returns games; next, empty after the last; total, of the folders,
-        and looked, of these how many this page had to look at."""
+        out. after: the `next` of an earlier page. The page holds `games`, `next` (empty on the last page), `total`
+        (games of the folders) and `looked` (how many of them this page read). Raises InputError for other filters."""
         for name in ("least", "most"):
             if not re.fullmatch(r"\d{1,5}", filters.get(name, "0")):
                 raise InputError(f"{name} is {filters[name][:40]!r}; allowed are numbers of moves from 0 to 99999")
@@ -191,24 +195,24 @@ class Folder:
         every = [(row[0], place + row[1], row[2], run, kind) for run, kind, _, place, rows in of_folder for row in rows]
         every.sort(reverse=True)
         begin = (int(after.split(" ")[0]), after.partition(" ")[2]) if after else (2**63, "")
-        shown, looked, last, until = [], 0, "", time.monotonic() + SECONDS
+        page, looked, last, until = [], 0, "", time.monotonic() + SECONDS
         for changed, path, size, run, kind in every:
             if (changed, path) >= begin:
                 continue
-            if len(shown) == LISTED or time.monotonic() > until:
+            if len(page) == LISTED or time.monotonic() > until:
                 break
-            looked, last, seen = looked + 1, f"{changed} {path}", self.glance(self.root / path, changed, size)
-            if seen is not None and _passes_filters(seen, filters):
+            looked, last, glance = looked + 1, f"{changed} {path}", self.glance(self.root / path, changed, size)
+            if glance is not None and _passes_filters(glance, filters):
                 about = {"path": path, "run": run, "kind": kind, "when": changed // 10**9}
-                shown.append({name: value for name, value in seen._asdict().items() if name != "opening"} | about)
+                page.append({name: value for name, value in glance._asdict().items() if name != "opening"} | about)
         else:
             last = ""
-        return {"games": shown, "next": last, "total": len(every), "looked": looked}
+        return {"games": page, "next": last, "total": len(every), "looked": looked}
 
 
 def read_glance(data: bytes) -> Glance | None:
-    """Returns what a list says of a game's bytes, None for what is no SGF. It reads what zerogo and most others write;
-    whoever opens the game gets it from `zerogo.sgf`."""
+    """Returns the facts of a game for a list, by its first bytes; None where they are no SGF. It finds what zerogo and
+    most programs write; opening a game uses `zerogo.sgf`."""
     if b"(" not in data[:200] or b";" not in data[:400]:
         return None
     end, plain, text = _END.search(data), _COMMENT.sub(b"", data), {}
@@ -223,25 +227,25 @@ def read_glance(data: bytes) -> Glance | None:
     return Glance(size, text["PB"], text["PW"], text["RE"], len(moves), how, opening)
 
 
-def _passes_filters(seen: Glance, filters: dict[str, str]) -> bool:
+def _passes_filters(game: Glance, filters: dict[str, str]) -> bool:
     """Whether filters allow a game."""
-    players = f"{seen.black}\n{seen.white}".lower()
+    players = f"{game.black}\n{game.white}".lower()
     return (
         all(word in players for word in filters.get("player", "").lower().split())
-        and (seen.result[:1] or "?") in filters.get("result", seen.result[:1] or "?")
-        and filters.get("end", seen.end) == seen.end
-        and int(filters.get("least", 0)) <= seen.moves <= int(filters.get("most", 99999))
+        and (game.result[:1] or "?") in filters.get("result", game.result[:1] or "?")
+        and filters.get("end", game.end) == game.end
+        and int(filters.get("least", 0)) <= game.moves <= int(filters.get("most", 99999))
     )
 
 
 def _read(path: Path, limit: int) -> bytes:
-    """Returns the first bytes of a regular file, which is no link. Raises InputError or OSError for anything else."""
+    """Returns the first `limit` bytes of a regular file. Raises InputError or OSError for links and other files."""
     with bounds.open_regular(path, "game", follow_links=False) as file:
         return file.read(limit)
 
 
 def _entries(path: Path) -> tuple[set[str], set[str]]:
-    """Returns the names of a folder's folders, links not among them, and of the rest; both empty where it is gone."""
+    """Returns the names of the folders in a folder, without links, and of all other entries; none where it is gone."""
     folders, files = set(), set()
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
@@ -250,7 +254,7 @@ def _entries(path: Path) -> tuple[set[str], set[str]]:
 
 
 def _mtime(*paths: Path) -> float:
-    """Returns when the last of some folders was written."""
+    """Returns when the last of some folders was written, in seconds since 1970; 0 where none is there."""
     with suppress(OSError):
         return max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
     return 0.0

@@ -1,17 +1,17 @@
-"""The process that has torch, and its jobs: games as trees of positions, what networks think, moves, scores, how a run
-is doing. It takes requests from a connection and answers there, JSON objects as messages:
+"""The process that imports torch, and its jobs: games as trees of positions, evaluations and searches of networks,
+moves, scores, the state of a run. It reads requests from a connection and answers there; messages are JSON objects:
 
     {"id": 7, "job": "think", "fields": {…}}  gets {"id": 7, "part": {…}}, any number, and {"id": 7, "done": true}
                                               or {"id": 7, "error": "a sentence"}
-    {"cancel": 7}                             ends it, wherever it is
+    {"cancel": 7}                             ends that job
 
-It ends with the connection, or when nothing is asked for long. Long jobs are done one at a time, in the order of their
-arrival; short ones in between. It runs at a low priority and with one thread, so that a run beside it keeps the
-machine.
+The process ends with the connection, or after `IDLE_SECONDS` without a request. Long jobs run one at a time, in the
+order of their arrival; short jobs run in between. A low priority and one thread leave the machine to a training run.
 
-Each job yields parts, as dictionaries for JSON, and may be ended between any two. A position is {"size", "komi",
+Each job yields parts, as dictionaries for JSON, and may be cancelled between any two. A position is {"size", "komi",
 "superko", "suicide", "scoring", "start": {"stones", "handicap", "first"}, "moves": [["b", 40], ...]}; stones are N * N
-digits of 0, 1 and 2, row by row. Winrates, scores and ownership of the answers are Black's, but for a candidate's."""
+digits of 0, 1 and 2, row by row. Winrates, scores and ownership are Black's, except those of candidates, which are the
+mover's."""
 
 import base64
 import dataclasses
@@ -67,8 +67,8 @@ Part = dict[str, Any]
 
 
 class Desk:
-    """What jobs share: networks and games that were asked about lately. cpu: seconds of processor time before the
-    present job."""
+    """What jobs share: the networks and games of recent requests. cpu: the processor time before the present job, in
+    seconds."""
 
     def __init__(self) -> None:
         set_up(with_overrides(Config(), ["run.threads=1", "run.device=cpu", "run.precision=float32"]))
@@ -77,7 +77,7 @@ class Desk:
         self.cpu = 0.0
 
     def warm(self) -> Iterator[Part]:
-        """Loads what a first search would wait for: compiled features and search."""
+        """Yields between two steps that compile features and search, for which a first search would wait."""
         make_encoder("alphago48", False).planes(board.new_games(1, Rules(5)))
         yield {}
         session = AnalysisSession(analyst_of_playouts(8), capacity=64)
@@ -85,8 +85,8 @@ class Desk:
         session.run(8)
 
     def analyst(self, path: str, game: LiveGame, on_device: Any = False) -> tuple[Analyst, AnalysisSession]:
-        """Returns the analyst of a checkpoint's file and its search. on_device: true for a GPU where there is one.
-        Raises InputError where it doesn't play on the game's board."""
+        """Returns the analyst of a checkpoint's file, and its session. on_device: true for a GPU where there is one.
+        Raises InputError for a file that does not load, and for a network that does not play on the game's board."""
         changed, on_device = _plain(path).stat().st_mtime_ns, bool(on_device)
         pair = self._analysts.pop((path, changed, on_device), None)
         if pair is None:
@@ -100,7 +100,7 @@ class Desk:
         return pair
 
     def game(self, position: Any) -> LiveGame:
-        """Returns the game of a request's position. Raises InputError where it is none, or has an illegal move."""
+        """Returns the game of a request's position. Raises InputError for a malformed position or an illegal move."""
         rules, start, moves = _position(position)
         key = rules, start["stones"], tuple(start["handicap"]), start["first"]
         game = self._games.pop(key, None)
@@ -120,23 +120,23 @@ class Desk:
         return game
 
     def cost(self, began: float) -> Part:
-        """Returns what the present job has taken so far, in seconds and bytes; began: on the monotonic clock."""
+        """Returns the cost of the present job so far, in seconds and bytes. began: its start on the monotonic clock."""
         spent, memory = time.process_time() - self.cpu, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return {"cpu": round(spent, 2), "seconds": round(time.monotonic() - began, 2), "memory": memory}
 
 
 def _keep(cache: dict, key: Any, value: Any, limit: int) -> None:
-    """Adds a value as the newest of at most so many."""
+    """Adds an entry to a cache as its newest, and drops the oldest entries beyond the limit."""
     cache[key] = value
     while len(cache) > limit:
         del cache[next(iter(cache))]
 
 
-# What requests hold
+# The fields of requests
 
 
 def _position(position: Any) -> tuple[Rules, Part, list[tuple[Colour, int]]]:
-    """Returns the rules, the start and the moves of a request's position. Raises InputError for anything else."""
+    """Returns the rules, the start and the moves of a request's position. Raises InputError where it is malformed."""
     if not isinstance(position, dict):
         raise InputError("a position must be an object with size, komi, start and moves")
     rules = Rules(**{field.name: position[field.name] for field in dataclasses.fields(Rules) if field.name in position})
@@ -165,7 +165,7 @@ def _require_komi(rules: Rules) -> None:
 
 
 def _plain(path: str) -> Path:
-    """Returns the path of a file, links resolved by the server. Raises InputError where it has become anything else."""
+    """Returns the path of a file that the server has resolved. Raises InputError where it is no longer a plain file."""
     file = Path(path)
     if file.resolve() != file or not file.is_file():
         raise InputError(f"{file.name} is no plain file any more")
@@ -201,8 +201,8 @@ def read_game(desk: Desk, request: Part) -> Iterator[Part]:
 
 
 def _add_line(nodes: list[Part], record: sgf.GameRecord) -> str | None:
-    """Adds a line of play to a tree, a list of nodes with their parents' indices, up to its first illegal move; returns
-    what is wrong with that. All lines begin with the same position."""
+    """Adds a line of play to a tree, a list of nodes with their parents' indices, up to its first illegal move. Returns
+    why that move is illegal, None where all are legal. All lines begin with the same position."""
     states, problem = sgf.replay(record)
     if not nodes and states:
         start = {"stones": "" if record.handicap else _digits(states[0]), "handicap": record.handicap}
@@ -219,7 +219,7 @@ def _add_line(nodes: list[Part], record: sgf.GameRecord) -> str | None:
 
 
 def _node(state: GameState) -> Part:
-    """Returns what is drawn of a position."""
+    """Returns the fields of a node that are drawn."""
     captures = [state.captures[colour] for colour in Colour]
     return {"stones": _digits(state), "next": "b" if state.to_play is Colour.BLACK else "w", "captures": captures}
 
@@ -229,7 +229,7 @@ def _digits(state: GameState) -> str:
 
 
 def _remarks(record: sgf.GameRecord, move: int) -> Part:
-    """Returns what a file says of a move: winrate and score of Black, visits, a comment."""
+    """Returns the remarks of a file on a move: Black's winrate and score, visits, a comment."""
     remarks = {}
     kinds = {"winrate": "winrates_black", "score": "scores_black", "visits": "visits", "comment": "comments"}
     for name, values in ((name, getattr(record, kind)) for name, kind in kinds.items()):
@@ -239,12 +239,12 @@ def _remarks(record: sgf.GameRecord, move: int) -> Part:
 
 
 def _board_words(size: int) -> Part:
-    """Returns what drawing a board needs beside its stones: the points with dots, the columns' letters."""
+    """Returns the fields of an empty board that are drawn: its star points and the letters of its columns."""
     return {"stars": picture.star_points(size), "columns": coords.GTP_COLUMNS[:size]}
 
 
 def new_game(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields the tree of a game that begins: of a network's size and rules, where one is named, with a handicap."""
+    """Yields the tree of a new game, with the size and rules of the network where the request names one."""
     size = None if request.get("size") is None else whole("size", request["size"], 1, 25)
     if request["networks"]:
         settings = checkpoint.load(_plain(request["networks"][0])).config.game
@@ -268,8 +268,8 @@ def play_move(desk: Desk, request: Part) -> Iterator[Part]:
 
 
 def write_text(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields a game with its variations as SGF; lines: positions at their ends, the main line first. left_out: how
-    many begin at other stones, or are more than a file gets."""
+    """Yields a game with its variations as SGF. lines: the positions at their ends, the main line first. left_out in
+    the answer: the number of lines that begin with other stones, or exceed the limit of a file."""
     if bounds.misfit(lines := request["lines"], [dict], "lines") or not lines:
         raise InputError("lines must be a list of positions")
     first, *others = [_record(desk, request | {"position": line}) for line in lines[:MOST_LINES]]
@@ -298,28 +298,29 @@ def _record(desk: Desk, request: Part) -> sgf.GameRecord:
     return desk.game(request["position"]).record(result=result, **names)
 
 
-# What networks think
+# Networks and searches
 
 
 def think(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields what up to two networks say of a position at once, then what their searches find, until each has its
-    visits. Each part names its network by its place."""
+    """Yields the evaluations of a position by up to two networks, then reports of their searches until each has its
+    visits. `network` in a part is the network's place in the request."""
     game, began = desk.game(request["position"]), time.monotonic()
     visits = whole("visits", request.get("visits", 0), 0, MOST_VISITS)
     analysts = [desk.analyst(path, game, request.get("on_device")) for path in request["networks"][:2]]
     for place, (analyst, _) in enumerate(analysts):
         evaluation = analyst.evaluate(game.tensor(analyst.device))
-        yield {"network": place, "name": analyst.name} | _seen(evaluation, game) | desk.cost(began)
+        yield {"network": place, "name": analyst.name} | _evaluated(evaluation, game) | desk.cost(began)
     sessions = [session for _, session in analysts] if visits else []
     for session in sessions:
         session.set_position(game)
     for place in _searching(sessions, visits, began):
-        said = {} if place is None else {"network": place} | _searched(sessions[place].analysis(), game)
-        yield said | desk.cost(began)
+        report = {} if place is None else {"network": place} | _searched(sessions[place].analysis(), game)
+        yield report | desk.cost(began)
 
 
 def _searching(sessions: list[AnalysisSession], visits: int, began: float) -> Iterator[int | None]:
-    """Lets searches take turns until each has its visits; yields whose turn to report it is, None in between."""
+    """Steps searches in turn until each has its visits; yields the place of a search that is to report, None between
+    reports."""
     going, due = list(range(len(sessions))), [0.0] * len(sessions)
     while going:
         place = going.pop(0)
@@ -333,26 +334,25 @@ def _searching(sessions: list[AnalysisSession], visits: int, began: float) -> It
         yield place if is_due else None
 
 
-def _seen(evaluation: Evaluation, game: LiveGame) -> Part:
-    """Returns a network's word on one position."""
+def _evaluated(evaluation: Evaluation, game: LiveGame) -> Part:
+    """Returns the fields of a network's evaluation of one position."""
     sign, prior = 1 if game.to_play is Colour.BLACK else -1, evaluation.prior[0].float().cpu().tolist()
     tints = [_hex(picture.heat_colour(picture.HEAT, min(1.0, share) ** 0.5)) for share in prior]
     owned = [round(sign * one, 2) for one in evaluation.ownership[0].float().flatten().tolist()]
     winrate, score_black = (1 + sign * float(evaluation.value[0])) / 2, sign * float(evaluation.score[0])
-    seen = {"policy": [round(share, 4) for share in prior], "tints": tints, "ownership": owned}
-    return seen | {"winrate": winrate, "score": score_black}
+    boards = {"policy": [round(share, 4) for share in prior], "tints": tints, "ownership": owned}
+    return boards | {"winrate": winrate, "score": score_black}
 
 
 def _searched(analysis: Analysis, game: LiveGame) -> Part:
-    """Returns what a search has found; the candidates' winrates and scores are the mover's."""
+    """Returns the fields of a search; the candidates' winrates and scores are the mover's."""
     names = ("action", "visits", "winrate", "score", "prior", "lcb")
     moves, black = analysis.candidates[:SHOWN_CANDIDATES], game.to_play is Colour.BLACK
     candidates = [{name: getattr(one, name) for name in names} | {"line": one.pv} for one in moves]
     for one in candidates:
         one["tint"] = _hex(picture.loss_colour(moves[0].winrate - one["winrate"]))
-    seen = {"winrate": analysis.winrate, "score": analysis.score}
-    seen = seen if black else {"winrate": 1 - analysis.winrate, "score": -analysis.score}
-    return {"visits": analysis.visits, "searched": seen, "candidates": candidates}
+    winrate, score = (analysis.winrate, analysis.score) if black else (1 - analysis.winrate, -analysis.score)
+    return {"visits": analysis.visits, "searched": {"winrate": winrate, "score": score}, "candidates": candidates}
 
 
 def _hex(colour: picture.RGB) -> str:
@@ -360,7 +360,7 @@ def _hex(colour: picture.RGB) -> str:
 
 
 def over_time(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields what each of many networks says of a position without a search."""
+    """Yields the evaluation of a position by each of many networks, without a search."""
     game, began = desk.game(request["position"]), time.monotonic()
     for place, path in enumerate(request["networks"][:MOST_NETWORKS]):
         try:
@@ -368,9 +368,9 @@ def over_time(desk: Desk, request: Part) -> Iterator[Part]:
         except InputError as error:  # one of many may be pruned, or of another size
             yield {"network": place, "error": str(error)}
             continue
-        seen = _seen(analyst.evaluate(game.tensor(analyst.device)), game)
-        top = sorted(enumerate(seen["policy"]), key=lambda move: -move[1])[:3]
-        yield {"network": place, "name": analyst.name, "moves": top} | seen | desk.cost(began)
+        fields = _evaluated(analyst.evaluate(game.tensor(analyst.device)), game)
+        top = sorted(enumerate(fields["policy"]), key=lambda move: -move[1])[:3]
+        yield {"network": place, "name": analyst.name, "moves": top} | fields | desk.cost(began)
 
 
 def curve(desk: Desk, request: Part) -> Iterator[Part]:
@@ -388,20 +388,20 @@ def curve(desk: Desk, request: Part) -> Iterator[Part]:
 
 
 def planes(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields what a network sees of a position: its planes, and its inputs of the whole position."""
+    """Yields the input of a network for a position: its planes, and its inputs of the whole position."""
     game, saved = desk.game(request["position"]), checkpoint.load(_plain(request["networks"][0]))
     encoder, state = saved.encoder(), game.tensor()
     values = encoder.planes(state)[0].flatten(1)
     numbers = zip(encoder.global_names, encoder.globals(state)[0].tolist(), strict=True)
-    shown, whole = (values * 1000).round().div(1000).tolist(), [[name, round(number, 3)] for name, number in numbers]
-    yield {"encoder": encoder.name, "names": list(encoder.plane_names), "planes": shown, "globals": whole}
+    rounded, inputs = (values * 1000).round().div(1000).tolist(), [[name, round(one, 3)] for name, one in numbers]
+    yield {"encoder": encoder.name, "names": list(encoder.plane_names), "planes": rounded, "globals": inputs}
 
 
 # Play
 
 
 def choose_move(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields how far a network's search is, then its move: an action, or None where it resigns."""
+    """Yields the visits of a network's search so far, at last its move: an action, or None where it resigns."""
     game, began = desk.game(request["position"]), time.monotonic()
     visits = whole("visits", request["visits"], 1, MOST_VISITS)
     _, session = desk.analyst(request["networks"][0], game, request.get("on_device"))
@@ -415,8 +415,8 @@ def choose_move(desk: Desk, request: Part) -> Iterator[Part]:
 
 
 def score(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields the score of a position without its dead stones: those of a network's judgement, or dead with the string
-    at toggle turned over."""
+    """Yields the score of a position without its dead stones. Dead are the points of `dead`, after the string at
+    `toggle` has changed sides between dead and alive; without `dead` the network and searches decide."""
     game = desk.game(request["position"])
     if (dead := request.get("dead")) is None:
         analyst, _ = desk.analyst(request["networks"][0], game)
@@ -437,28 +437,28 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
     yield {"dead": sorted(stones), "score": counted, "result": sgf.result_text(counted), "ownership": owners}
 
 
-# How a run is doing
+# Runs
 
 
 def status(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields the newest numbers of a run, its alarms, ratings and matches; metrics, pool: their files, or None."""
-    from zerogo.arena import pool  # these two take a second, which a board need not wait for
+    """Yields the newest numbers of a run, its alarms, ratings and matches. metrics, pool: their files, or None."""
+    from zerogo.arena import pool  # these two imports take a second, for which a board need not wait
     from zerogo.pipeline.sanity_checks import CHECKS
 
     latest, rates = _metrics(request["metrics"])
     step = latest.get("step") or 0
-    told = {name: one for name, one in CHECKS.items() if f"sanity/{name}" in latest and step >= one.warm_up}
-    alarms = [[name, latest[f"sanity/{name}"], one.low, one.high, one.points_to] for name, one in told.items()]
+    checks = {name: one for name, one in CHECKS.items() if f"sanity/{name}" in latest and step >= one.warm_up}
+    alarms = [[name, latest[f"sanity/{name}"], one.low, one.high, one.points_to] for name, one in checks.items()]
     path = request["pool"] and _plain(request["pool"])
-    met = pool.read(path) if path and path.stat().st_size <= MOST_POOL_BYTES else []
-    names, sizes = {name for meeting in met for name in meeting[:2]}, sorted({meeting.size for meeting in met})
-    ratings = {size: [[row[0], *map(round, row[1:])] for row in pool.rate(met, size, names)] for size in sizes}
-    matches = [[one.size, one.player, one.opponent, one.points, one.games] for one in met]
+    meetings = pool.read(path) if path and path.stat().st_size <= MOST_POOL_BYTES else []
+    names, sizes = {name for one in meetings for name in one[:2]}, sorted({one.size for one in meetings})
+    ratings = {size: [[row[0], *map(round, row[1:])] for row in pool.rate(meetings, size, names)] for size in sizes}
+    matches = [[one.size, one.player, one.opponent, one.points, one.games] for one in meetings]
     yield {"latest": latest, "rates": rates, "alarms": alarms, "ratings": ratings, "matches": matches}
 
 
 def _metrics(path: str | None) -> tuple[Part, list[list]]:
-    """Returns the newest value of each number, None where it diverged, and the last (step, minutes, games a second)."""
+    """Returns the newest value of each number, None where it is not finite, and its (step, minutes, games a second)."""
     latest, rates, lines = {}, [], []
     if path:
         with _plain(path).open("rb") as file:
@@ -473,8 +473,8 @@ def _metrics(path: str | None) -> tuple[Part, list[list]]:
 
 
 def openings(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields how games begin, up to symmetry, as a tree: count, wins of Black, move, and children, the most usual
-    first. games: [moves as SGF letters, result's letter] each."""
+    """Yields the openings of games up to symmetry, as a tree: count, wins of Black, move, and children, the most
+    frequent first. games: [moves as SGF letters, result's letter] each."""
     size = whole("size", request["size"], 1, 25)
     table = symmetry.action_table(size).tolist()
     lines = []
@@ -495,13 +495,13 @@ def _branch(lines: list[tuple[list[int], str]], depth: int, budget: list[int]) -
         if budget[0] <= 0:
             break
         budget[0] -= 1
-        here = [entry for entry in lines if len(entry[0]) > depth and entry[0][depth] == move]
-        children.append({"action": move} | _branch(here, depth + 1, budget))
+        below = [entry for entry in lines if len(entry[0]) > depth and entry[0][depth] == move]
+        children.append({"action": move} | _branch(below, depth + 1, budget))
     return {"count": len(lines), "black": wins, "children": children}
 
 
 def in_flight(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields boards of games that a run's newest snapshot was playing."""
+    """Yields boards of the unfinished games in a run's newest snapshot."""
     path = _plain(request["path"])
     if path.stat().st_size > MAX_SNAPSHOT_BYTES:
         raise InputError("the newest snapshot is larger than 1 GiB; its games are not shown")
@@ -520,14 +520,14 @@ JOBS: dict[str, Callable[[Desk, Part], Iterator[Part]]] = {job.__name__: job for
 
 
 class JobLoop:
-    """Does jobs that come by a connection."""
+    """Runs the jobs that arrive on a connection."""
 
     def __init__(self, desk: Desk, connection: Connection) -> None:
         self.desk, self.connection = desk, connection
         self._long: deque[tuple[int, Iterator]] = deque([(0, self._begin())])
 
     def run(self) -> None:
-        """Does what is asked until nobody asks for long. Raises EOFError where the server has gone."""
+        """Runs jobs until no request has come for `IDLE_SECONDS`. Raises EOFError where the server has ended."""
         while self._long or self.connection.poll(IDLE_SECONDS):
             if not self._long or self.connection.poll():
                 self._take(json.loads(self.connection.recv_bytes()))
@@ -536,7 +536,7 @@ class JobLoop:
                 self.desk.cpu = time.process_time()
 
     def _begin(self) -> Iterator:
-        """Makes compiled loops ready while nobody waits for a board; only then other processes go first."""
+        """Compiles loops at the usual priority, while nobody waits for a board, and then lowers the priority."""
         yield from self.desk.warm()
         with suppress(OSError):
             os.nice(NICENESS)
@@ -556,7 +556,7 @@ class JobLoop:
                 pass
 
     def _step(self, number: int, work: Iterator) -> bool:
-        """Takes the next part of a job, and answers with it; returns whether the job goes on."""
+        """Sends the next part of a job, or its end; returns whether there is more to do."""
         try:
             part = next(work, None)
         except InputError as error:

@@ -40,10 +40,10 @@ export function gameChart({ winrates, scores, at, onmove }) {
 
 // points: {x, y, low, high, label}. Draws them as a line with their intervals.
 export function stepChart(points, name) {
-  const known = points.filter((point) => point.y != null).sort((one, other) => one.x - other.x);
-  const lows = known.map((point) => point.low ?? point.y), highs = known.map((point) => point.high ?? point.y);
+  const drawn = points.filter((point) => point.y != null).sort((one, other) => one.x - other.x);
+  const lows = drawn.map((point) => point.low ?? point.y), highs = drawn.map((point) => point.high ?? point.y);
   const [least, most] = [Math.min(...lows), Math.max(...highs)];
-  const [first, last] = [Math.min(...known.map((point) => point.x)), Math.max(...known.map((point) => point.x))];
+  const [first, last] = [Math.min(...drawn.map((point) => point.x)), Math.max(...drawn.map((point) => point.x))];
   const x = (value) => LEFT + 14 + ((WIDTH - LEFT - 28 - RIGHT) * (value - first)) / Math.max(1e-9, last - first);
   const y = (value) => TOP + 6 + ((HEIGHT - TOP - BOTTOM - 12) * (most - value)) / Math.max(1e-9, most - least);
   const round = (value) => (Math.abs(value) < 10 ? value.toPrecision(2) : value.toFixed(0));
@@ -53,7 +53,7 @@ export function stepChart(points, name) {
       svg("path", { d: `M${LEFT} ${y(value)}H${WIDTH - RIGHT}`, class: "rule" }),
       svg("text", { x: LEFT - 4, y: y(value) + 4, class: "end" }, round(value))]),
     [first, last].map((value) => svg("text", { x: x(value), y: HEIGHT - 4, class: "centre" }, round(value))),
-    known.map((point) => point.low != null && svg("path", { d: `M${x(point.x)} ${y(point.low)}V${y(point.high)}`, class: "interval" })),
-    svg("path", { d: path(known.map((point) => [x(point.x), y(point.y)])), class: "curve" }),
-    known.map((point) => svg("circle", { cx: x(point.x), cy: y(point.y), r: 3.5, class: "dot" }, svg("title", {}, point.label))));
+    drawn.map((point) => point.low != null && svg("path", { d: `M${x(point.x)} ${y(point.low)}V${y(point.high)}`, class: "interval" })),
+    svg("path", { d: path(drawn.map((point) => [x(point.x), y(point.y)])), class: "curve" }),
+    drawn.map((point) => svg("circle", { cx: x(point.x), cy: y(point.y), r: 3.5, class: "dot" }, svg("title", {}, point.label))));
 }

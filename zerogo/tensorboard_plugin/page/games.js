@@ -34,8 +34,8 @@ export class Games {
     this.filters.run.replaceChildren(h("option", { value: "" }, "every run"), ...named.map((run) => h("option", { value: run.name }, run.name)));
     this.filters.run.value = named.some((run) => run.name === chosen) ? chosen : "";
   }
-  set(wanted) {
-    for (const [name, element] of Object.entries(this.filters)) element.value = wanted[name] ?? "";
+  set(filters) {
+    for (const [name, element] of Object.entries(this.filters)) element.value = filters[name] ?? "";
     return this.reload();
   }
   async reload() {
@@ -44,15 +44,15 @@ export class Games {
     await this.page();
   }
   async page() {
-    const wanted = Object.fromEntries(Object.entries(this.filters).map(([name, element]) => [name, element.value]));
+    const filters = Object.fromEntries(Object.entries(this.filters).map(([name, element]) => [name, element.value]));
     const token = (this.token = {});
     try {
       // A page that a rare filter leaves empty asks on, so that there is something to see.
-      for (let found = 0, more = true; more && found < 20;) {
-        const page = await get("games", { ...wanted, after: this.next });
+      for (let added = 0, more = true; more && added < 20;) {
+        const page = await get("games", { ...filters, after: this.next });
         if (token !== this.token) return;
         this.add(page.games);
-        found += page.games.length;
+        added += page.games.length;
         this.looked += page.looked;
         this.next = page.next;
         more = Boolean(page.next);

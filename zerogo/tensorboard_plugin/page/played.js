@@ -74,7 +74,7 @@ export class PlayedGame {
     if (await this.add(action, {}, signal)) await this.proceed();
     else if (!signal.aborted) this.enter("yours", words);
   }
-  // Adds a move if it is legal; returns whether it was, and is still wanted.
+  // Adds a move if it is legal; returns whether it was, and the signal is not aborted.
   async add(action, more, signal) {
     const position = this.position(), colour = this.node.next;
     try {
@@ -90,17 +90,17 @@ export class PlayedGame {
   again() { return this.think(); }
   async think() {
     const signal = this.enter("thinking", "The network thinks …");
-    let found = null;
+    let choice = null;
     try {
       await this.server.genmove({ position: this.position(), networks: [this.network], visits: this.visits() }, (part) => {
-        if ("action" in part) found = part;
+        if ("action" in part) choice = part;
         else if (part.visits && !signal.aborted) { this.words = `The network thinks … ${part.visits} visits`; this.changed(); }
       }, signal);
     } catch (error) { if (!signal.aborted) this.say(error.message); }
     if (signal.aborted) return;
-    if (found && found.action == null) return this.end(`${this.mine.toUpperCase()}+R`, "The network resigns.");
-    const { winrate, score } = found?.searched ?? {};
-    if (!found || !(await this.add(found.action, { winrate, score }, signal))) {
+    if (choice && choice.action == null) return this.end(`${this.mine.toUpperCase()}+R`, "The network resigns.");
+    const { winrate, score } = choice?.searched ?? {};
+    if (!choice || !(await this.add(choice.action, { winrate, score }, signal))) {
       if (!signal.aborted) this.enter("stuck", "The network has not answered.");
       return;
     }
@@ -121,14 +121,14 @@ export class PlayedGame {
   // Counts with the network's judgement of dead stones; toggle: a stone whose string lives where it was dead, or dies.
   async count(toggle = null) {
     const { dead, words } = this, signal = this.enter("counting", "Counting …");
-    let found = null;
+    let score = null;
     try {
-      await this.server.score({ position: this.position(), networks: [this.network], dead, toggle }, (part) => { if (part.dead) found = part; }, signal);
+      await this.server.score({ position: this.position(), networks: [this.network], dead, toggle }, (part) => { if (part.dead) score = part; }, signal);
     } catch (error) { if (!signal.aborted) this.say(error.message); }
     if (signal.aborted) return;
-    if (!found) { this.enter(dead ? "counted" : this.isMine ? "yours" : "stuck", dead ? words : "The score was not counted."); return; }
-    Object.assign(this, { dead: found.dead, ownership: found.ownership, counted: found.result });
-    this.enter("counted", `${found.result === "0" ? "A draw" : found.result}, komi included; crossed stones are dead. Click a string if you see that otherwise, then agree.`);
+    if (!score) { this.enter(dead ? "counted" : this.isMine ? "yours" : "stuck", dead ? words : "The score was not counted."); return; }
+    Object.assign(this, { dead: score.dead, ownership: score.ownership, counted: score.result });
+    this.enter("counted", `${score.result === "0" ? "A draw" : score.result}, komi included; crossed stones are dead. Click a string if you see that otherwise, then agree.`);
   }
   playOn() {
     this.comment = "The game continues; Undo takes the passes back.";

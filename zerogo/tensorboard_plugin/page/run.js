@@ -10,7 +10,7 @@ const NUMBERS = [["step", "training steps"], ["time/games", "games"], ["time/min
   ["selfplay/share_resigned", "resigned"], ["selfplay/share_capped", "move cap"], ["train/loss", "loss"], ["replay/reuse", "uses of a sample"]];
 
 export class Run {
-  // onmatch(run, opponent): the games of a match are wanted. onposition(game): a position to look at.
+  // onmatch(run, opponent): the games of a match are requested.
   constructor({ say, onmatch }) {
     Object.assign(this, { say, onmatch });
     this.select = h("select", { "aria-label": "run", onchange: () => this.load() });
@@ -33,11 +33,11 @@ export class Run {
       try { await work(); } catch (error) { targets.forEach((one) => one.replaceChildren(h("p", { class: "soft" }, error.message))); }
     };
     await fill(async () => {
-      const found = await get("status", { run });
-      this.numbers(numbers, found);
-      this.alarms(alarms, found.alarms);
-      this.ratings(ratings, found.ratings);
-      this.matches(matches, found.matches, run);
+      const status = await get("status", { run });
+      this.numbers(numbers, status);
+      this.alarms(alarms, status.alarms);
+      this.ratings(ratings, status.ratings);
+      this.matches(matches, status.matches, run);
     }, numbers, alarms, ratings, matches);
     await fill(() => this.openings(openings, run), openings);
     await fill(() => this.flight(flight, run), flight);
@@ -46,9 +46,9 @@ export class Run {
     const share = (name, value) => (/winrate|share/.test(name) ? percent(value, 1) : value >= 100 ? Math.round(value).toLocaleString() : value.toPrecision(3));
     const cells = NUMBERS.filter(([name]) => latest[name] != null).map(([name, text]) => h("div", {}, h("b", {}, share(name, latest[name])), h("span", {}, text)));
     const ago = latest.time && Math.round(Date.now() / 1000 - latest.time);
-    const said = latest.time ? `last update ${ago < 120 ? `${ago} s` : ago < 7200 ? `${Math.round(ago / 60)} min` : `${Math.round(ago / 3600)} h`} ago` : "The run has written no numbers yet.";
+    const updated = latest.time ? `last update ${ago < 120 ? `${ago} s` : ago < 7200 ? `${Math.round(ago / 60)} min` : `${Math.round(ago / 3600)} h`} ago` : "The run has written no numbers yet.";
     const points = rates.map(([step, minutes, rate]) => ({ x: minutes ?? step, y: rate, label: `step ${step}: ${rate.toFixed(2)} games/s` }));
-    place.replaceChildren(h("h3", {}, "Throughput"), h("p", { class: "soft" }, said), h("div", { class: "numbers-grid" }, cells),
+    place.replaceChildren(h("h3", {}, "Throughput"), h("p", { class: "soft" }, updated), h("div", { class: "numbers-grid" }, cells),
       points.length > 1 ? h("figure", {}, stepChart(points, "games a second by minutes"), h("figcaption", {}, "games a second of self-play, by minutes")) : "");
   }
   alarms(place, alarms) {

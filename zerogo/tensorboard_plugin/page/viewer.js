@@ -51,9 +51,9 @@ export class Viewer {
     return before;
   }
   path(at) {
-    const found = [];
-    for (; at !== undefined; at = this.game.nodes[at].parent) found.unshift(at);
-    return found;
+    const nodes = [];
+    for (; at !== undefined; at = this.game.nodes[at].parent) nodes.unshift(at);
+    return nodes;
   }
   following(at) {
     const node = this.game.nodes[at];
@@ -81,9 +81,9 @@ export class Viewer {
   }
 
   // Adds a position after the present one, and goes there.
-  add(colour, action, found, more = {}) {
+  add(colour, action, node, more = {}) {
     const nodes = this.game.nodes;
-    nodes.push({ ...found, parent: this.at, colour, action, children: [], next_child: null, mine: true, ...more });
+    nodes.push({ ...node, parent: this.at, colour, action, children: [], next_child: null, mine: true, ...more });
     this.node.children.push(nodes.length - 1);
     this.go(nodes.length - 1);
   }
@@ -103,13 +103,13 @@ export class Viewer {
 
   // Plays a move if it is legal; returns whether it was.
   async tryMove(action, more = {}) {
-    const known = this.node.children.find((at) => this.game.nodes[at].action === action && this.game.nodes[at].colour === this.node.next);
-    if (known !== undefined) { this.go(known); return true; }
+    const child = this.node.children.find((at) => this.game.nodes[at].action === action && this.game.nodes[at].colour === this.node.next);
+    if (child !== undefined) { this.go(child); return true; }
     const [game, at, colour, position] = [this.game, this.at, this.node.next, this.position()];
     position.moves = [...position.moves, [colour, action]];
     try {
-      const found = await post("move", { position });
-      if (game === this.game && at === this.at) this.add(colour, action, found, more);
+      const node = await post("move", { position });
+      if (game === this.game && at === this.at) this.add(colour, action, node, more);
       return true;
     } catch (error) {
       this.say(error.message);
