@@ -1,9 +1,9 @@
 """The measurements of `zerogo bench`.
 
-Each prints JSON lines, one for each configuration. A speed stands next to what it is compared with, measured in the
-same run: rounds of both alternate, so that other load on the machine affects both.
+Each prints JSON lines, one for each configuration. A speed stands next to its reference, measured in the same run: the
+rounds of both alternate, so that other load on the machine affects both.
 
-This module holds what they share: rounds, lines and tables, and other programs that are timed next to zerogo."""
+This module has the shared parts: rounds, lines and tables, and other programs that are timed next to zerogo."""
 
 import argparse
 import contextlib
@@ -71,7 +71,7 @@ def alternate_rounds(
 
 
 def measure_rate(work: Callable[[], Any], device: torch.device, seconds: float, at_least: int = 1) -> float:
-    """Returns how often the work is done per second, measured over at least so many seconds and so many times."""
+    """Returns the calls of `work` per second, over at least so many seconds and so many calls."""
     start, times = device_time(device), 0
     while times < at_least or time.perf_counter() - start < seconds:
         work()
@@ -112,8 +112,8 @@ class PeerProcess(contextlib.AbstractContextManager):
     works while a request is open and waits otherwise. name: the library, its version and its device."""
 
     def __init__(self, args: argparse.Namespace, library: str, *words: Any) -> None:
-        """library: what the Python must be able to import. words: the script's further arguments. Raises InputError
-        where it can't be started."""
+        """Starts the process. library: the one that its Python must import. words: the script's further arguments.
+        Raises InputError where that fails."""
         self.library, python = library, args.peer_python
         command, pipe = (python, str(PEER_SCRIPT), library, *map(str, words)), subprocess.PIPE
         try:

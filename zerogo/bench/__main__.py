@@ -93,13 +93,6 @@ def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
         add("--peer-python", default=sys.executable, metavar="PATH", help=python)
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Raises InputError for options that are given together and exclude each other."""
-    for name in ("spread", "peer", "encoder") if getattr(args, "checkpoint", "") else ():
-        if getattr(args, name, False):
-            raise InputError(f"--checkpoint is {args.checkpoint}; --{name} is for a fresh network")
-
-
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings."""
     parser = cli.make_parser("bench", ABOUT, EXAMPLES)
@@ -110,8 +103,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Runs the measurement that the command line names. Raises InputError for options that it can't have."""
-    _check(args)
+    """Runs the measurement that the command line names. Raises InputError for options that exclude each other."""
+    for name in ("spread", "peer", "encoder") if getattr(args, "checkpoint", "") else ():
+        if getattr(args, name, False):
+            raise InputError(f"--checkpoint is {args.checkpoint}; --{name} is for a fresh network")
     # Only the chosen one is imported: the board's measurement needs no network.
     module = "search" if args.bench == "selfplay" else args.bench
     getattr(importlib.import_module(f"zerogo.bench.{module}"), f"run_{args.bench}")(args)

@@ -1,4 +1,4 @@
-"""`gpu`: what a machine with a GPU does, in ten minutes. Each part is a separate command with a time limit, and its
+"""The measurements of a machine with a GPU, in ten minutes. Each part is a separate command with a time limit, and its
 figures stand next to the expected ones."""
 
 import argparse
@@ -84,7 +84,7 @@ def run_gpu(args: argparse.Namespace) -> None:
 
 
 def _run(part: Part) -> tuple[dict[str, Any], str]:
-    """Runs a command, passes its lines on, and returns its last JSON line and what went wrong, "" for nothing."""
+    """Runs a command, prints its lines, and returns its last JSON line and its fault, "" for none."""
     command = [sys.executable, "-m", *shlex.split(part.command)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes) as process:
@@ -109,14 +109,14 @@ def _judge(name: str, part: Part, line: dict[str, Any], fault: str) -> Iterator[
         yield name, part.command.split()[0], fault or "no fault", "no fault", "FALLS SHORT" if fault else "holds"
         return
     for figure, least in part.expected.items():
-        seen = line.get(figure)
-        shown = "not measured" if seen is None else f"{seen:,.3g}" if seen < 1000 else f"{seen:,.0f}"
-        verdict = "" if least is None else "holds" if seen is not None and seen >= least else "FALLS SHORT"
-        yield name, figure, shown, "" if least is None else f"at least {least:,}", verdict
+        value = line.get(figure)
+        text = "not measured" if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+        verdict = "" if least is None else "holds" if value is not None and value >= least else "FALLS SHORT"
+        yield name, figure, text, "" if least is None else f"at least {least:,}", verdict
 
 
 def _kernels(device: torch.device) -> dict[str, Any]:
-    """Returns which kernels are in use, and prints what is wrong with each; triton: 1 where all are Triton's."""
+    """Returns the kernels in use, and prints the faults of each; triton: 1 where all are Triton's."""
     faults = [tuning.prove_kernels(device, size) for size in SIDES]
     rows = [(name, *(of_size[name] or "right" for of_size in faults)) for name in faults[0]]
     bench.print_table(("kernel", *(f"{size}x{size}" for size in SIDES)), rows)

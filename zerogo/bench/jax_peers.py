@@ -29,7 +29,7 @@ SHIFT = 9  # how many games the set of roots turns on at each refill
 
 
 def set_up(device: str, threads: int) -> None:
-    """Makes jax work on the device; where it has no such one, says so and ends the process."""
+    """Sets jax's device; where jax can't use it, prints "no <device>" and ends the process."""
     platform, _, index = device.partition(":")
     os.environ["JAX_PLATFORMS"] = platform
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # zerogo needs memory of the same device
@@ -146,7 +146,7 @@ class MctxGames(PgxGames):
 
     @functools.cache  # noqa: B019 (there is one object in the process)
     def _prepare(self, kind: str, dtype: str):
-        """Returns a function that does the work once and says how long it took, seconds; and how much that was."""
+        """Returns a function that does the work once and returns its seconds, and the amount of that work."""
         blocks, channels = self.network
         self.forward = functools.partial(forward, blocks=blocks, channels=channels, dtype=dtype)
         params, state = {}, self.roots
@@ -211,9 +211,9 @@ class MctxGames(PgxGames):
 
         def _move(carry, ply):
             state, key = carry
-            key, own = jax.random.split(key)
+            key, for_moves = jax.random.split(key)
             logits = jnp.where(state.legal_action_mask, 0.0, -1e9).at[:, -1].set(-1e6)
-            after = self.step(state, jax.random.categorical(own, logits))
+            after = self.step(state, jax.random.categorical(for_moves, logits))
             goes_on = (plies > ply) & ~after.terminated & ~after.truncated
             return (replaced(goes_on, after, state), key), None
 

@@ -1,4 +1,4 @@
-"""What a position costs before any search: a network's evaluations per second, and an encoder's positions per second.
+"""The cost of a position without a search: a network's evaluations per second, and an encoder's positions per second.
 
 The network is timed with fresh random weights and ready input, and a large matrix product for the device's peak. On
 CUDA the forward pass is timed operation by operation and as a graph, which is how a search replays it; the faster one

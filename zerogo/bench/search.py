@@ -1,21 +1,20 @@
 """Simulations per second of whole searches (`search`) and of self-play (`selfplay`), and their share of the raw
 network's speed.
 
-The games of `search` start from mid-game positions. Each search decides a move: the best move but the pass is played,
-the subtree below it is kept, and games that end are replaced by other mid-game positions; only new simulations count.
-The best round counts. On CUDA the network is replayed as a graph where that is faster. A fresh network's trees are
-flat; --spread gives it a policy as sharp as a trained one's, and deeper trees.
+`search` starts from mid-game positions. Each search decides a move: the best move but the pass is played, the subtree
+below it is kept, and games that end are replaced by other mid-game positions. Only new simulations count, in the best
+round. On CUDA the network is replayed as a graph where that is faster. A fresh network's trees are flat; --spread gives
+it a policy as sharp as a trained one's, and deeper trees.
 
-`efficiency` is the ratio of the simulations that the network evaluated to its evaluations alone: those that end in a
-finished position or a closed move need no network and count in `simulations_per_s` only, so 1 is its limit. The clock
-runs during simulations; the second pair of numbers, `..._with_moves`, includes the time between two searches. In
-`selfplay` all time counts. With several leaves per step the network alone evaluates games x leaves positions; `gain` is
-the speed relative to one leaf per step, and `collision_share` the share of selections that were dropped, which
-`simulations_per_s` leaves out.
+`efficiency` is the number of evaluated simulations per second, divided by the evaluations per second of the network
+alone. Simulations that end in a finished position or a closed move count in `simulations_per_s` only, so the limit is
+1. The clock runs during simulations; `..._with_moves` includes the time between two searches, and in `selfplay` all
+time counts. With several leaves per step the network alone evaluates games x leaves positions; `gain` is the speed
+relative to one leaf per step, and `collision_share` the share of selections that were dropped and do not count.
 
-With --peer mctx searches games of pgx on the same device in a separate process, alternating with zerogo: the same
-network, simulations and threads, the same batch or the best of --peer-batch, in whichever precision is faster there.
-`ratio` is zerogo's simulations per second divided by the peer's, whose clock also runs during searches only.
+With --peer mctx searches games of pgx on the same device in another process, in rounds that alternate with zerogo's:
+the same network, simulations and threads, the same batch or the best of --peer-batch, in the faster precision. `ratio`
+is zerogo's simulations per second divided by the peer's, whose clock also runs during searches only.
 
 --profile prints the operations of one more move by torch's profiler. Numba's kernels appear in the operation that calls
 them."""

@@ -73,7 +73,7 @@ def ask(prompt: str) -> str:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Does what the command line says; however the game ends, it is saved."""
+    """Plays the game of a command line, and saves it however it ends. Raises InputError for bad settings."""
     from zerogo.play.game import make_terminal_game
 
     sys.stdin = sys.stdin or open(os.devnull)  # a process may be started without one

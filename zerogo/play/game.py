@@ -108,12 +108,12 @@ def result_text(result: str) -> str:
 
 
 class TerminalGame:
-    """Plays one game to its end, or until somebody leaves.
+    """One game in the terminal, until its end or until a person leaves.
 
     names: of the players, for the record. path: the file that the game is written into after every move, None for none;
-    a file that is there already is left alone until something is played. bots: who plays each colour, None for a
-    person. make_adviser: makes the bot that gives hints and judges dead stones, once it is needed. ask: shows a prompt
-    and returns what was typed, EOFError at the end. say: shows lines."""
+    an existing file is unchanged until the first move. bots: by colour, None for a person. make_adviser: makes the bot
+    that gives hints and judges dead stones, when it is needed. ask: shows a prompt and returns the typed line; raises
+    EOFError at the end of the input. say: shows lines."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class TerminalGame:
             self._saved = self._contents
 
     def run(self) -> None:
-        """Plays until the game is over and nobody goes on, or somebody leaves; saves the game after every change."""
+        """Plays until the game is over or a person leaves; saves the game after every change."""
         self._show()
         try:
             while self._turn():
@@ -174,7 +174,7 @@ class TerminalGame:
                 self.say("the game is left unfinished")
 
     def _turn(self) -> bool:
-        """Makes one move, or answers one line; returns whether the game goes on."""
+        """Makes one move, or answers one line; returns whether the game continues."""
         colour, number = self.game.to_play, len(self.game.moves)
         if self.is_over or (not self.has_people and number >= MOVES_A_POINT * self.game.size**2):
             self._end()
@@ -188,7 +188,7 @@ class TerminalGame:
         return True
 
     def _let_move(self, bot: Engine, colour: Colour) -> None:
-        """Lets a bot move, and tells why it does so."""
+        """Lets a bot move, and shows the move with its analysis."""
         action, analysis = bot.genmove(colour)
         size, done = self.game.size, "resigns"
         if action is None:
@@ -202,7 +202,7 @@ class TerminalGame:
         self.say(f"{self.style.text(f'{name_of(colour)} {done}')}{why}")
 
     def _answer(self, prompt: str) -> None:
-        """Asks a person for one line and does what it says; what can't be done is said."""
+        """Reads a person's line and plays the move or runs the command; an error is shown."""
         line = " ".join(self.ask(prompt).split())
         word, _, rest = line.partition(" ")
         try:
@@ -322,7 +322,7 @@ class TerminalGame:
 def make_terminal_game(
     arguments: argparse.Namespace, ask: Callable[[str], str], say: Callable[[str], None] = print
 ) -> TerminalGame:
-    """Returns the game, ready to be run, and says who plays by which rules. Raises InputError for bad words."""
+    """Returns the game of a command line, and prints its players and rules. Raises InputError for bad settings."""
     _check_save(arguments.save, arguments.sgf)
     setup = open_front_end(arguments, (arguments.black, arguments.white))
     game, notes = _make_game(arguments, setup.config.game.rules(size=arguments.size))
@@ -334,11 +334,11 @@ def make_terminal_game(
     style = TextStyle(in_colour, round_stones=(sys.stdout.encoding or "").lower().startswith("utf"))
 
     # One of the players once more, so that the hints do not help the one that plays.
-    def make_adviser() -> Engine:
+    def _make_adviser() -> Engine:
         analyst = analysts[0] if analysts else setup.analyst(ADVISER)
         return Engine.of_analyst(analyst, game, Options(seed=setup.config.run.seed))
 
-    terminal_game = TerminalGame(game, names, arguments.save, bots, make_adviser, style, ask, say)
+    terminal_game = TerminalGame(game, names, arguments.save, bots, _make_adviser, style, ask, say)
     players, rules = ", ".join(f"{style.name(colour)}: {names[colour]}" for colour in Colour), game.rules
     ko = f"{rules.superko} ko{', suicide' if rules.suicide else ''}"
     say(f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rules.scoring} scoring, {ko}")
@@ -363,7 +363,7 @@ def _make_bot(word: str, setup: Setup, game: LiveGame, arguments: argparse.Names
 
 
 def _make_game(arguments: argparse.Namespace, rules: Rules) -> tuple[LiveGame, list[str]]:
-    """Returns the game at its start, by the config's rules where nothing else is asked, and notes for a person."""
+    """Returns the game at its start, with the rules of the options, else of the config, and notes for a person."""
     deviation = rulesets.deviations(arguments.rules) if rulesets.canonical(arguments.rules or "") else None
     notes = [deviation] if deviation else []
     if arguments.sgf is not None:
@@ -376,7 +376,7 @@ def _make_game(arguments: argparse.Namespace, rules: Rules) -> tuple[LiveGame, l
 
 
 def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
-    """Returns the game of --sgf after --move moves, and what its reader assumed."""
+    """Returns the game of --sgf after --move moves, and the assumptions of its reader."""
     record = sgf.read(arguments.sgf)
     size, is_there = record.rules.size, arguments.save is not None and arguments.save.exists()
     if arguments.size not in (None, size):
@@ -396,7 +396,7 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
 
 
 def _changed_rules(arguments: argparse.Namespace, rules: Rules) -> Rules:
-    """Returns the rules with what the command line changes. A ruleset brings its komi to a new game alone."""
+    """Returns the rules with the changes of the command line. A ruleset sets its komi in a new game only."""
     size = rules.size if arguments.size is None else arguments.size
     komi = HANDICAP_KOMI if arguments.handicap and arguments.komi is None else arguments.komi
     if arguments.rules is not None:

@@ -1,5 +1,5 @@
-"""Players: what chooses moves in many games at once. `analyst.make_player` makes them from the words that a person
-types; `external.ExternalPlayer` also follows each game and may resign."""
+"""Players choose moves in many games at once. `analyst.make_player` makes them from the words that a person types;
+`external.ExternalPlayer` also follows each game and may resign."""
 
 from typing import Any, Protocol
 
@@ -23,13 +23,13 @@ class Player(Protocol):
 
 
 def close(player: Player) -> None:
-    """Ends what a player holds outside this process, if it holds anything, as an `external.ExternalPlayer` does."""
+    """Ends the processes of a player that has some, as an `external.ExternalPlayer` does."""
     if hasattr(player, "close"):
         player.close()
 
 
 def plays_on(player: Any, size: int) -> bool:
-    """Says whether a player plays on boards of a side: a network on those that it learned, its `sizes`."""
+    """Returns whether a player plays on boards of a side; a network plays on its `sizes`, those of its training."""
     sizes = getattr(player, "sizes", None)
     return sizes is None or size in sizes
 

@@ -1,5 +1,5 @@
-"""A search over a network or random playouts: `SearchPlayer` plays its best move, `Analyst` analyses positions: the
-candidate moves with winrate, score and best line, and the ownership of points."""
+"""A search over a network or random playouts. A `SearchPlayer` plays its best move. An `Analyst` analyses positions:
+the candidate moves with winrate, score and best line, and the ownership of points."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
@@ -23,17 +23,17 @@ from zerogo.search.tree import NULL_NODE, ROOT, Tree, mean_scores, nodes_at
 from zerogo.selfplay.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 from zerogo.system import bounds
 
-MAX_LEAVES = 8  # of a step, where one game has the device for itself
-SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost strength where a move has few simulations
+MAX_LEAVES = 8  # of a step, where one game has the device to itself
+SIMULATIONS_A_LEAF = 8  # of a move, at least: with few simulations several leaves a step cost strength
 MAX_ROOT_PLAYOUTS, MAX_LEAF_PLAYOUTS = 256, 8  # playouts of plain MCTS
 OWNERSHIP_PLAYOUTS = 64
 QUICK_PLAYOUTS = 16
-MAX_SCORED_MOVES = 16  # candidates that are evaluated for what the search does not tell; others are hardly visited
+MAX_SCORED_MOVES = 16  # candidates whose ownership is evaluated; further ones are hardly visited
 MAX_PV_LENGTH = 24
 PLAYER_HELP = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
-GUMBEL_UNTIL = 400  # simulations of a match up to which it is Gumbel; with PLAY PUCT was level with it at 64
-MAX_CONSIDERED = 16  # moves with which its halving starts, where the simulations allow two of each
-EVERY_SYMMETRY_FROM = 64  # simulations of a move from which its root is looked at from all eight sides
+GUMBEL_UNTIL = 400  # simulations of a match up to which Gumbel searches; with PLAY PUCT was level with it at 64
+MAX_CONSIDERED = 16  # moves with which Gumbel's halving starts, where the simulations allow two of each
+EVERY_SYMMETRY_FROM = 64  # simulations of a move from which its root is evaluated with all eight symmetries
 PLAY = {  # KataGo's numbers of PUCT for play
     "c_puct": 1.0, "c_puct_log": 0.45, "c_puct_variance": 0.85, "fpu_reduction": 0.2,
     "fpu_reduction_root": 0.1, "lcb": True,
@@ -43,11 +43,12 @@ PLAIN_MCTS = SearchConfig(algorithm="puct", c_puct=1.1, fpu_reduction=0.0, keep_
 
 @dataclass(eq=False)
 class SearchPlayer:
-    """Plays the best move of a search without noise, from a fresh tree: a function of (seed, game, position).
+    """Plays the best move of a search without noise, from a fresh tree. The move is a function of (seed, game,
+    position).
 
-    simulations: of a move. sizes: the board sides that the network learned on, None for any. source: the network's
-    file, for messages. On CUDA the tensors of the trees, and with them the CUDA graph of a step, are kept from move to
-    move until `free_memory`, by the board's side and the number of games, which is filled up to a power of two."""
+    simulations: of a move. sizes: the board sides of the network's training, None for any. source: the network's file,
+    for messages. search_states: on CUDA, the trees by board side and number of games, padded to a power of two. They
+    are kept from move to move with the CUDA graph of a step, until `free_memory`."""
 
     name: str
     search: Search
@@ -57,7 +58,8 @@ class SearchPlayer:
     search_states: dict[tuple[int, int], SearchState] = field(default_factory=dict, init=False, repr=False)
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
-        """Returns the moves: int64 [B]; game_ids int64 [B]."""
+        """Returns the moves: int64 [B]; game_ids int64 [B]. Raises InputError for a board that the network does not
+        play on."""
         for size in {states.board_size} if states.rules.same_size else set(states.rules.size.tolist()):
             require_size(self, size, "this match is on")
         if game_ids.device.type == "cpu":
@@ -74,16 +76,16 @@ class SearchPlayer:
         return self.search.run(states, self.simulations, seed, search_state, game_ids=game_ids[rows]).action[:number]
 
     def free_memory(self) -> None:
-        """Drops the trees that are kept from move to move."""
+        """Frees the kept trees."""
         self.search_states.clear()
 
 
 @dataclass(eq=False)
 class Analyst(SearchPlayer):
-    """Analyses positions. Its search is PUCT, which may be stopped at any time and goes on with the next move (Gumbel's
-    halving needs a known end); it keeps its tree and takes several leaves a step.
+    """Analyses positions. Its search is PUCT, which can stop at any time and continue after the next move (Gumbel's
+    halving needs a known number of simulations). It keeps its tree and takes several leaves a step.
 
-    evaluator: evaluates with all heads, averaged over the symmetries. quick: the same by one symmetry."""
+    evaluator: evaluates with all heads, averaged over the symmetries. quick: evaluates by one symmetry."""
 
     _: dataclasses.KW_ONLY
     evaluator: Callable[..., Evaluation]
@@ -92,10 +94,11 @@ class Analyst(SearchPlayer):
 
     @torch.inference_mode()
     def evaluate(self, states: board.State, quick: bool = False, turn: int | None = None) -> Evaluation:
-        """Returns an evaluation without a search, with ownership and score: where a network has no such heads, playouts
+        """Returns an evaluation without a search, with ownership and score. For a network without these heads, playouts
         give the ownership, and its sum less komi is the score.
 
-        quick: by one symmetry instead of all eight. turn: by this one, 0 to 7; playouts are the same for all."""
+        quick: whether one symmetry is used instead of all eight. turn: the symmetry to use, 0 to 7, None for the usual
+        ones; it does not affect playouts."""
         if turn is not None and isinstance(self.evaluator, Evaluator):
             evaluation = self.evaluator.turned(states, turn)
         else:
@@ -108,7 +111,7 @@ class Analyst(SearchPlayer):
         return dataclasses.replace(evaluation, ownership=ownership.float(), score=score.float())
 
     def search_with(self, kind: type[Go] | None = None, **settings: object) -> Search:
-        """Returns its search with other settings, or over another kind of game, such as Go with forbidden moves."""
+        """Returns a search with other settings, or over another kind of game, such as Go with forbidden moves."""
         search = self.search
         settings = dataclasses.replace(search.settings, **settings)
         game = (kind or type(search.game))(settings.score_weight)
@@ -116,17 +119,16 @@ class Analyst(SearchPlayer):
 
 
 def without_second_pass(states: board.State) -> board.State:
-    """Returns the positions as if at most one pass had been made, so that a search goes on after two, as KataGo's."""
+    """Returns the positions with at most one pass, so that a search continues after two passes as KataGo's does."""
     passes = torch.where(states.finished, 1, states.passes).to(torch.int8)
     return dataclasses.replace(states, passes=passes, finished=torch.zeros_like(states.finished))
 
 
 def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype) -> Player:
-    """Returns the player that a person means by a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path,
-    or that plays by a checkpoint.
+    """Returns the player of a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path, or of a checkpoint.
 
     settings: the config's section `evaluation`. Raises InputError for an unknown word, for a checkpoint that can't be
-    loaded and for an engine that is not there. An engine is not started yet; `players.close` ends it."""
+    loaded and for an engine that is not installed. An engine starts at its first use; `players.close` ends it."""
     if isinstance(spec, Checkpoint):
         number, algorithm = settings.simulations, settings.algorithm
         if algorithm == "auto":
@@ -155,11 +157,11 @@ def make_analyst(
     simulations: int | None = None,
     leaves: int | None = None,
 ) -> Analyst:
-    """Returns the analyst that a word such as "mcts:200" or a checkpoint's path means, or that a checkpoint is.
+    """Returns the analyst of a word such as "mcts:200" or a checkpoint's path, or of a checkpoint.
 
-    simulations: of a move, by default those of the word or the settings. leaves: of a step, by default up to MAX_LEAVES
-    as the simulations bear it. Raises InputError for an unknown word (the random player does not analyse) and for a
-    checkpoint that can't be loaded."""
+    simulations: of a move, by default those of the word or the settings. leaves: of a step, by default one for each
+    SIMULATIONS_A_LEAF simulations, up to MAX_LEAVES. Raises InputError for an unknown word (the random player does not
+    analyse) and for a checkpoint that can't be loaded."""
     playouts = playouts_of(spec) if isinstance(spec, str) else None
     if playouts is not None:
         return analyst_of_playouts(playouts, device, leaves, simulations)
@@ -178,8 +180,8 @@ def make_analyst(
 def analyst_of_playouts(
     playouts: int, device: torch.device | str = "cpu", leaves: int | None = None, simulations: int | None = None
 ) -> Analyst:
-    """Returns plain MCTS with so many playouts a move, or that does so many simulations with as many playouts each: its
-    values are means of playouts, its ownership theirs."""
+    """Returns plain MCTS, whose values and ownership are means of playouts. playouts: of a move. simulations: of a
+    move, by default as many as the playouts allow."""
     search, fitting = _plain_search(playouts)
     simulations = simulations or fitting
     changes = {"keep_tree": True, "leaves": leaves or _fitting_leaves(simulations)}
@@ -189,8 +191,8 @@ def analyst_of_playouts(
 
 
 def _plain_search(playouts: int) -> tuple[Search, int]:
-    """Returns plain MCTS and how many simulations so many playouts are: a share of them tells the root which moves to
-    look at, and each leaf gets several where there are enough."""
+    """Returns plain MCTS, and its simulations for so many playouts: a share of the playouts evaluates the root, and
+    each leaf gets several where there are enough."""
     root = max(1, min(playouts // 4, MAX_ROOT_PLAYOUTS))
     leaf = max(1, min(playouts // 32, MAX_LEAF_PLAYOUTS))
     search = Search(PlayoutEvaluator(leaf), PLAIN_MCTS, None, PlayoutEvaluator(root))
@@ -198,7 +200,7 @@ def _plain_search(playouts: int) -> tuple[Search, int]:
 
 
 def _fitting_leaves(simulations: int) -> int:
-    """Returns how many leaves a step may have where a move gets so many simulations."""
+    """Returns the leaves of a step for so many simulations a move."""
     return min(MAX_LEAVES, max(1, simulations // SIMULATIONS_A_LEAF))
 
 
@@ -211,8 +213,8 @@ def _network_search(
     keeps_scores: bool = False,
     **changes: object,
 ) -> Search:
-    """Returns a search over a checkpoint's averaged network that is to play well, not to explore: of self-play's
-    settings it keeps c_visit and c_scale, with which the policy was learned."""
+    """Returns a search over a checkpoint's averaged network for play without exploration. It keeps c_visit and c_scale
+    of self-play, with which the policy was learned."""
     network, encoder = checkpoint.network(), checkpoint.encoder()
     heads = search_heads(checkpoint.config.network.heads, settings.score_weight or keeps_scores)
     leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=heads)
@@ -230,28 +232,28 @@ def _name(checkpoint: Checkpoint) -> str:
 
 
 def autotune_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
-    """Returns the analyst with as many leaves a step as keep its device busy with one game, and why so many.
+    """Returns the analyst with as many leaves a step as keep its device busy with one game, and the reason in words.
 
-    Its evaluator is timed in growing batches, so that the number, and the moves, may differ from time to time."""
+    Its evaluator is timed in growing batches, so that the number, and the moves, may differ between runs."""
     device, evaluate = analyst.device, analyst.search.evaluator
 
     @torch.inference_mode()
-    def rate(size: int) -> float:
+    def _rate(size: int) -> float:
         states, keys = board.new_games(size, rules, device), torch.arange(size, device=device)
         options = {"legal": board.legal_actions(states), "key": keys}
         return tuning.speed(lambda: evaluate(states, **options), size, device)
 
-    choice = tuning.find_batch(rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
+    choice = tuning.find_batch(_rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
     fitting = dataclasses.replace(analyst, search=analyst.search_with(leaves=choice.size))
     return fitting, f"{choice.size} leaves of the tree in a step: {choice.why()}"
 
 
-# What is read from a search
+# The results of a search
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One move that the search has tried, from the view of the side that makes it.
+    """One visited move of a search, from the view of the side that makes it.
 
     value: its mean in [-1, 1]. score: its mean in points, komi included, or the position's where the search keeps no
     scores. prior: 0 to 1. lcb: lower bound of the winrate by the spread of its simulations (`puct.lower_bounds`), 0 to
@@ -276,7 +278,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a search makes of one position, from the view of the side to move. Arrays are numpy on the host.
+    """The results of a search of one position, from the view of the side to move. Arrays are numpy on the host.
 
     visits, value, score: of the root, the value in [-1, 1], the score in points with komi. candidates: the visited
     moves, best first. prior: float32 [A], 0 where illegal. legal: bool [A]. visits_by_action: int64 [A]. By the network
@@ -306,11 +308,11 @@ class Analysis:
 
     @property
     def ownership_stdev(self) -> np.ndarray:
-        """How far the ownership spreads over the position and those after its evaluated moves, weighted by their
+        """The standard deviation of the ownership over the position and its evaluated children, weighted by their
         visits: float32 [N, N], 0 to 1."""
-        seen = [move for move in self.candidates[:MAX_SCORED_MOVES] if move.ownership is not None]
-        boards = np.stack([self.ownership, *(move.ownership for move in seen)])
-        weights = [1, *(move.visits for move in seen)]
+        evaluated = [move for move in self.candidates[:MAX_SCORED_MOVES] if move.ownership is not None]
+        boards = np.stack([self.ownership, *(move.ownership for move in evaluated)])
+        weights = [1, *(move.visits for move in evaluated)]
         mean = np.average(boards, axis=0, weights=weights)
         return np.sqrt(np.average((boards - mean) ** 2, axis=0, weights=weights))
 
@@ -324,9 +326,9 @@ def read_analyses(
 ) -> list[Analysis]:
     """Returns the analyses of some games of a search: game_index int64 [K].
 
-    evaluation: what `Analyst.evaluate` returned of their roots. previews: what `evaluate_children` has added of each.
-    settings: the search's; the part of points in the values is taken out by the scores, an estimate that was off by up
-    to 0.03 at a weight of 0.1."""
+    evaluation: of their roots, by `Analyst.evaluate`. previews: of their children, by `evaluate_children`. settings:
+    the search's. The values of the tree contain a part for points (`score_weight`), which is subtracted by the scores;
+    that estimate was off by up to 0.03 at a weight of 0.1."""
     first = game_index * tree.num_nodes
     nodes, children = nodes_at(tree, first + ROOT, first)
     score = raw_score = evaluation.score.float().to(first.device)
@@ -339,24 +341,24 @@ def read_analyses(
         ranked = [sorted(moves, key=lambda move: move != best) for moves, best in zip(ranked, best_moves, strict=True)]
     lines = _principal_variations(tree, game_index, children.clamp(min=NULL_NODE).long(), ranked)
 
-    def without_points(values: Tensor, scores: Tensor) -> Tensor:
-        """Returns the part of values that is about winning: float64, of the shape of both."""
+    def _without_points(values: Tensor, scores: Tensor) -> Tensor:
+        """Returns the values without the part for points: float64, of the shape of both."""
         values, weight = values.clamp(-1, 1).double(), settings.score_weight
         points = torch.full_like(scores, evaluation.ownership[0].numel())
         of_points = utility(torch.zeros_like(scores), scores, points, weight).double()
         return ((values - of_points) / (1 - weight)).clamp(-1, 1) if weight else values
 
-    roots = {"visits": nodes.total.long(), "value": without_points(nodes.mean, score), "score": score}  # [K]
+    roots = {"visits": nodes.total.long(), "value": _without_points(nodes.mean, score), "score": score}  # [K]
     roots |= {"raw_value": evaluation.value.float(), "raw_score": raw_score}
     boards = {"prior": nodes.prior, "legal": nodes.is_open, "visits_by_action": nodes.visits.long()}  # [K, A]
     boards["ownership"] = evaluation.ownership.float()
-    moves = {"value": without_points(nodes.value, scores), "score": scores, "prior": nodes.prior}  # [K, A]
-    moves["lcb"] = (without_points(puct.lower_bounds(nodes), scores) + 1) / 2
+    moves = {"value": _without_points(nodes.value, scores), "score": scores, "prior": nodes.prior}  # [K, A]
+    moves["lcb"] = (_without_points(puct.lower_bounds(nodes), scores) + 1) / 2
     roots = {name: tensor.tolist() for name, tensor in roots.items()}
     boards = {name: tensor.cpu().numpy() for name, tensor in boards.items()}
     moves = {name: tensor.cpu().numpy() for name, tensor in moves.items()}
 
-    def candidate(game: int, line: list[tuple[int, int]]) -> Candidate:
+    def _candidate(game: int, line: list[tuple[int, int]]) -> Candidate:
         pv, pv_visits = zip(*line, strict=True)
         numbers = {name: float(array[game, pv[0]]) for name, array in moves.items()}
         ownership = previews[game].get(pv[0])
@@ -364,7 +366,7 @@ def read_analyses(
 
     return [
         Analysis(
-            candidates=[candidate(game, line) for line in lines_of_game],
+            candidates=[_candidate(game, line) for line in lines_of_game],
             **{name: values[game] for name, values in (roots | boards).items()},
         )
         for game, lines_of_game in enumerate(lines)
@@ -374,17 +376,17 @@ def read_analyses(
 def moves_to_evaluate(
     tree: Tree, game_index: Tensor, previews: list[Previews], limits: Sequence[int | None] = (MAX_SCORED_MOVES,)
 ) -> list[list[int]]:
-    """Returns those of the best moves of each game's root that `evaluate_children` has not seen. limits: how many of
-    the best, of each game; None for all visited ones."""
+    """Returns the best moves of each game's root that `evaluate_children` has not evaluated. limits: the number of best
+    moves of each game, None for all visited ones."""
     ranked = zip(visited_moves(tree, game_index), previews, limits, strict=True)
-    return [[action for action in actions[:limit] if action not in seen] for actions, seen, limit in ranked]
+    return [[action for action in actions[:limit] if action not in preview] for actions, preview, limit in ranked]
 
 
 def evaluate_children(
     analyst: Analyst, states: board.State, actions: list[list[int]], previews: list[Previews]
 ) -> None:
-    """Evaluates the positions after the given moves of each game in one batch; `previews` get the ownership, for the
-    side that moves."""
+    """Evaluates the positions after some moves of each game in one batch, and adds their ownership to `previews`, for
+    the side that moves. actions: of each game."""
     pairs = [(game, action) for game, moves in enumerate(actions) for action in moves]
     if not pairs:
         return
@@ -395,7 +397,7 @@ def evaluate_children(
 
 
 def visited_moves(tree: Tree, game_index: Tensor) -> list[list[int]]:
-    """Returns the visited moves of each game's root, best first: by visits, with the prior to tell equals apart."""
+    """Returns the visited moves of each game's root by falling visits; among equal visits the prior decides."""
     visits = _children(tree, game_index, torch.full_like(game_index, ROOT))[1].cpu().numpy()
     merit = np.where(visits > 0, visits + 0.5 * tree.prior[game_index, ROOT].cpu().numpy(), 0.0)
     order = np.argsort(-merit, axis=1, kind="stable")

@@ -1,5 +1,5 @@
 """One engine for one game, which GTP, the terminal and pictures share: it thinks, chooses moves, judges stones, ponders
-and writes the game's record. What a front end adds is how it is asked, and for how long the engine may think."""
+and writes the game's record. A front end adds the commands, and the time that the engine may use."""
 
 import time
 from collections import deque
@@ -22,42 +22,42 @@ from zerogo.players.status import Status
 from zerogo.selfplay.playout import RandomPlayer
 from zerogo.sgf import GameRecord, result_text
 
-CLEANUP_SHARE = 0.7  # of the time of a move in a cleanup goes to what is dead now and after it, the rest to the search
-LAST_SHARE = 0.1  # of that time, in which no further position is looked at
-VERDICT_SECONDS = 5.0  # that what is dead is searched for where no move's time counts
-LOOK_SIMULATIONS = 16  # for a move that `move_choice` asks about and the search has hardly tried
-CAUTION = 1.25  # the next step is taken to last so much longer than the longest of the last ones
-SAME = 0.1  # a move may be worth so much less than the best one, and be played for variety on the first plies
-VARIED_PLIES = 2  # for each row of the board: with one, ten games of a network that knows a 5x5 board were eight
+CLEANUP_SHARE = 0.7  # of a move's time in a cleanup, for judging dead stones; the search gets the rest
+LAST_SHARE = 0.1  # of that time, in which the judging of no further position begins
+VERDICT_SECONDS = 5.0  # for judging dead stones where no clock runs
+LOOK_SIMULATIONS = 16  # for a move whose value `move_choice` needs and that the search has hardly visited
+CAUTION = 1.25  # factor on the longest of the last steps, as an estimate of the next one
+SAME = 0.1  # least value below the best move's at which a move is still played for variety on the first plies
+VARIED_PLIES = 2  # for each row of the board: with one, ten games of a strong network on 5x5 had two repetitions
 EVEN = 1e-7  # differences of priors that count as none
 MEASUREMENTS = 15  # that `Durations` keeps
 Hook = Callable[[], None]
 
 
 class Durations(deque[float]):
-    """The last measurements of how long a piece of work takes, in seconds."""
+    """The last durations of a piece of work, in seconds."""
 
     def __init__(self, seconds: Iterable[float] = ()) -> None:
         super().__init__(seconds, maxlen=MEASUREMENTS)
 
     @property
     def longest(self) -> float:
-        """The longest, on which deadlines are planned; 0 before the first."""
+        """The longest duration, for deadlines; 0 before the first measurement."""
         return max(self, default=0.0)
 
     @property
     def median(self) -> float:
-        """The median: one slow time, as when the machine was busy with something else, does not count."""
+        """The median, which a single slow measurement on a busy machine does not change; 0 before the first one."""
         return median_low(self) if self else 0.0
 
 
 @dataclass
 class Options(MoveChoiceSettings):
-    """What may be set from the command line, and some of it by `kata-set-param`.
+    """The settings of the command line, of which `kata-set-param` changes some.
 
-    simulations: of a move, where no clock runs. most_simulations: also where one runs, None for as many as there is
-    time for. most_seconds: of a move, None for no limit but the clock's. seed: of all draws. ponder: whether the
-    search goes on while the other side thinks. varies: whether the first moves of a game are drawn."""
+    simulations: of a move without a clock. most_simulations: of a move under a clock, None for as many as there is time
+    for. most_seconds: of a move, None for the clock's limit alone. seed: of all random draws. ponder: whether the
+    search continues while the other side thinks. varies: whether the first moves of a game are drawn at random."""
 
     simulations: int = 64
     most_simulations: int | None = None
@@ -68,7 +68,7 @@ class Options(MoveChoiceSettings):
 
 
 class Choice(NamedTuple):
-    """The action that an engine plays, None to resign, and the analysis that led to it, None without a search."""
+    """The action that an engine chooses, None to resign, and the analysis of the search, None without a search."""
 
     action: int | None
     analysis: Analysis | None = None
@@ -78,12 +78,12 @@ class Choice(NamedTuple):
 class Engine:
     """One player at one game.
 
-    name: of the player, for people. analyst, session: None for the random player, which searches nothing. game_number:
-    of the games so far, so that the draws of the next one are others. own_colour: the side that it played last.
-    last_winrate: a side and its winrate before its last move, None where nothing was searched. interrupted: whether a
-    person wants the move now. stopped: the position in which a person has ended the pondering. now: seconds of a clock.
-    step_time, overhead: durations of a step of the search, and of all else of a move but the judge's. judge: says which
-    stones are dead."""
+    name: of the player, for people. analyst, session: None for the random player, which has no search. game_number: of
+    the game in this process, a key of the random draws. own_colour: the side of its last move, None before the first.
+    last_winrate: a side and its winrate before its last move, None where nothing was searched. interrupted: returns
+    whether a person wants the move now. stopped: the position in which a person has ended the pondering. now: returns
+    the seconds of a clock. step_time, overhead: durations of a step of the search, and of the rest of a move without
+    the judge. judge: returns which stones are dead."""
 
     name: str
     game: LiveGame
@@ -105,19 +105,18 @@ class Engine:
 
     @staticmethod
     def of_analyst(analyst: Analyst, game: LiveGame, options: Options) -> "Engine":
-        """Returns an engine that gives each move the analyst's simulations."""
+        """Returns an engine with the analyst's simulations a move, which `options` gets, too."""
         options.simulations = analyst.simulations
         session = AnalysisSession(analyst, room_for(options.simulations), options.seed)
         return Engine(analyst.name, game, analyst, session, options)
 
     @property
     def position(self) -> tuple[int, int]:
-        """The start of the game and the number of moves since."""
+        """The start's id and the number of moves since."""
         return self.game.start_id, len(self.game.moves)
 
     def think(self, player: Colour) -> Analysis:
-        """Returns the analysis of the position for a player after as many simulations as a move gets, kept ones from
-        earlier moves not counted."""
+        """Returns the analysis of the position for a player, after as many new simulations as a move gets."""
         self.search(player)
         return self.session.analysis()
 
@@ -128,9 +127,9 @@ class Engine:
         deadline: float | None = None,
         after_step: Hook = lambda: None,
     ) -> None:
-        """Searches for a player, in the tree that is there: until the simulations are done, the deadline comes (in
-        seconds of `now`), nothing is left to search or a person stops it. game: another than the engine's. after_step:
-        called after every step of the search."""
+        """Searches for a player from the kept tree, until the simulations are done, the deadline comes (in seconds of
+        `now`), the tree is full or a person interrupts. game: None for the engine's. after_step: called after every
+        step of the search."""
         self.session.set_position(game or self.game, player)
         limit, done = self.options.simulations if deadline is None else self.options.most_simulations, 0
         if deadline is not None:
@@ -154,11 +153,11 @@ class Engine:
         timed: bool = True,
         after_step: Hook = lambda: None,
     ) -> Choice:
-        """Returns what the engine wants to play; the game stays as it is.
+        """Returns the engine's choice; the game does not change.
 
-        seconds: that it may take, None where the number of simulations decides. cleanup: whether dead stones are taken
-        off by playing, also after two passes. timed: whether it is a move of a game; else nobody resigns and nothing is
-        drawn. after_step: called after every step of the search."""
+        seconds: its time limit, None for a number of simulations. cleanup: whether it captures dead stones before it
+        passes, also after two passes. timed: whether the move is part of a game; else it neither resigns nor draws
+        moves at random. after_step: called after every step of the search."""
         started, pass_action = self.now(), self.game.size**2
         if self.session is None:
             state = self.game.tensor("cpu", player)
@@ -185,7 +184,7 @@ class Engine:
         return choice
 
     def commit(self, player: Colour, action: int | None) -> None:
-        """Plays, or resigns, as `genmove` has chosen."""
+        """Plays the action that `genmove` chose, or resigns for None."""
         self.own_colour = player
         if action is None:
             self.game.resign(player)
@@ -193,8 +192,8 @@ class Engine:
             self.game.play(player, action)
 
     def ponder(self, is_interrupted: Callable[[], bool]) -> None:
-        """Searches the position while the other side thinks, where the options say so, until there is an interruption
-        or the tree is as large as it may be; the next move goes on from that tree."""
+        """Searches the position while the other side thinks, if `options.ponder` is set, until an interruption comes or
+        the tree is full. The next move continues with that tree."""
         may_ponder = self.options.ponder and self.session is not None and self.stopped != self.position
         is_others_turn = self.own_colour is self.game.to_play.other and not self.game.is_over
         if may_ponder and is_others_turn and not is_interrupted():
@@ -203,42 +202,42 @@ class Engine:
                 pass
 
     def verdict(self, seconds: float = VERDICT_SECONDS) -> Status:
-        """Returns which stones are dead and in seki, the same whenever it is asked about a position; seconds: that
-        strings may be searched for."""
+        """Returns which stones are dead and in seki; the answer for a position is kept. seconds: time limit of the
+        searches for strings."""
         return self.judge(self.game, self.now() + min(seconds, self.options.most_seconds or seconds))
 
     def is_open(self) -> bool:
-        """Returns whether much of the board is unsettled, by its stones and the network's ownership."""
+        """Returns `move_choice.is_open` of the position, with the ownership of the analyst where there is one."""
         if self.analyst is None:
             return move_choice.is_open(self.game.state)
         ownership = self.analyst.evaluate(self.game.tensor(self.analyst.device)).ownership[0]
         return move_choice.is_open(self.game.state, ownership.cpu().numpy())
 
     def score_black(self) -> float:
-        """Returns Black's points less White's and komi as the board stands, dead stones taken off."""
+        """Returns Black's points less White's and komi, without dead stones."""
         return move_choice.final_score_black(self.game, self.verdict())
 
     def record(self, **fields: object) -> GameRecord:
-        """Returns the game's record, with its result where it is over or somebody has resigned; fields: more of it."""
+        """Returns the game's record, with its result where the game has ended. fields: further fields of the record."""
         if self.game.result is None and self.game.is_over:
             fields["result"] = result_text(self.score_black())
         return self.game.record(**fields)
 
     def _decide(self, game: LiveGame, player: Colour, settings: Options, deadline: float | None) -> Choice:
-        """Returns what the search and `move_choice` lead to."""
+        """Returns the choice of `move_choice` after a search."""
         searched, judged = self.now(), 0.0
         until = searched + 2 * VERDICT_SECONDS if deadline is None else deadline
         analysis = self.session.analysis()
 
         def look(candidate: int) -> float:
-            """Returns what a move is worth, the worst where there is no time to find out."""
+            """Returns a move's value, -1 where there is no time for its search."""
             if deadline is not None and self.now() + LOOK_SIMULATIONS * self.step_time.longest > deadline:
                 return -1.0
             return self.session.value_of(game, player, candidate, LOOK_SIMULATIONS)
 
         def judge(position: LiveGame) -> Status | None:
-            """Returns what is dead, found in half of the time that is left, as other positions may be asked about; None
-            where hardly any is left for those."""
+            """Returns which stones are dead, within half of the time left, since other positions may follow; None for
+            such a position where hardly any time is left."""
             nonlocal judged
             before = self.now()
             if judged and until - before < LAST_SHARE * (until - searched):
@@ -256,8 +255,8 @@ class Engine:
         return Choice(action, analysis)
 
     def _drawn(self, candidates: list[Candidate]) -> int:
-        """Returns a move drawn in proportion to the squares of the visits, among those that are hardly worse than the
-        best one, so that games differ."""
+        """Returns a move drawn in proportion to the squares of the visits, among the moves hardly worse than the best
+        one, so that games differ."""
         best, pass_action = candidates[0], self.game.size**2
         good = [one for one in candidates if one.value >= best.value - SAME and one.action < pass_action]
         if best not in good:
@@ -268,8 +267,8 @@ class Engine:
 
     @torch.inference_mode()
     def _best_by_prior(self, game: LiveGame, player: Colour) -> int:
-        """Returns the move with the largest prior, equal ones drawn, for when there is no time for one step of the
-        search. Answers a pass by a pass where the board as it stands is won and has stones enough."""
+        """Returns the move with the largest prior, drawn among equal ones, where there is no time for one step of the
+        search. Answers a pass by a pass where the board has stones enough and counts as a win."""
         score = game.state.score_black() if player is Colour.BLACK else -game.state.score_black()
         opponent_passed = game.moves[-1:] == [(player.other, game.size**2)]
         if opponent_passed and score > 0 and not move_choice.is_open(game.state):

@@ -5,13 +5,13 @@
     katago:200[:MODEL[:CONFIG]]       KataGo with so many visits a move
     gtp:/path/engine --any "option"   whatever else speaks GTP on its standard input and output
 
-Everything about a game that GTP has a command for (size, komi, `kata-set-rules`, `set_random_seed`) is told by the
-command, not on the command line. Whatever goes wrong with an engine is an `EngineFault`.
+Size, komi, rules (`kata-set-rules`) and seed (`set_random_seed`) are set by GTP commands, not on the command line.
+Every failure of an engine is an `EngineFault`.
 
-Replies are read as GTP 2 has them ("= text" or "? text" up to a blank line, several lines too), with the liberties that
-engines take: lines before the first reply, carriage returns, blank lines too many, and any amount of text on stderr,
-whose end is kept for reports. Commands are numbered, so that an answer too many, or in the wrong place, is found out
-instead of being taken for the next one's; an engine that leaves the numbers out is believed."""
+Replies are those of GTP 2 ("= text" or "? text" up to a blank line, several lines too). Lines before the first reply,
+carriage returns, extra blank lines and any amount of text on stderr are accepted; the end of stderr is kept for
+reports. Commands are numbered, so that an extra or misplaced answer is not taken for the next one; an engine may leave
+the numbers out."""
 
 import contextlib
 import json
@@ -47,7 +47,7 @@ QUIT_SECONDS = 1.0
 # pipe to this shell closes then. What the kernel offers (PR_SET_PDEATHSIG) goes by the thread that started the engine,
 # and misses what that has started.
 GUARD = "trap '' HUP INT QUIT TERM; read -r never; kill -9 -{}"
-SHOWN = 60  # letters of what an engine says that a report quotes
+MOST_QUOTED = 60  # characters of an engine's text, in a report
 COLOURS = ("b", "w")
 GENMOVE = "genmove"
 SEEDS = 2**31 - 1  # what engines take for a seed
@@ -66,7 +66,7 @@ INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh|env|java|perl|ruby|node|nice)
 
 
 class EngineFault(Exception):
-    """What an engine did wrong, in a few words without its name."""
+    """A failure of an engine, in a few words without its name."""
 
 
 class Silence(EngineFault):
@@ -74,7 +74,7 @@ class Silence(EngineFault):
 
 
 class Refusal(EngineFault):
-    """An answer that begins with "?"; the engine lives and goes on."""
+    """An answer that begins with "?"; the engine continues."""
 
 
 class EngineProcess:
@@ -115,7 +115,7 @@ class EngineProcess:
         answers = [self._answer(number, command, seconds) for number, command in numbered]
         for command, (is_fine, text) in zip(commands, answers, strict=True):
             if not is_fine:
-                raise Refusal(f"refused {command!r}: {text[:SHOWN] or 'without a word'}")
+                raise Refusal(f"refused {command!r}: {text[:MOST_QUOTED] or 'without a word'}")
         return [text for _, text in answers]
 
     def quit(self) -> None:
@@ -143,7 +143,7 @@ class EngineProcess:
                 stream.close()
 
     def interrupt(self) -> None:
-        """Ends the engine, also from another thread; whoever reads from it meets its end and does the rest."""
+        """Kills the engine, also from another thread; the thread that reads from it cleans up."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -160,13 +160,13 @@ class EngineProcess:
                 raise EngineFault(f"{self._ending()} at {command!r}{self._last_words()}")
         is_fine, echo, text = reply
         if self.is_numbering and echo != str(number) and (echo or self._repeats_numbers):
-            said = f"{'=' if is_fine else '?'}{echo} {text.partition(chr(10))[0]}"[:SHOWN]
-            raise EngineFault(f"said {said!r} where the answer to {command!r} was due")
+            reply_line = f"{'=' if is_fine else '?'}{echo} {text.partition(chr(10))[0]}"[:MOST_QUOTED]
+            raise EngineFault(f"said {reply_line!r} where the answer to {command!r} was due")
         self._repeats_numbers |= bool(echo)
         return is_fine, text
 
     def _read_and_write(self, seconds: float) -> bool:
-        """Waits for something to read or write and does it; returns False when the engine will say no more."""
+        """Waits until it can read or write, and does so; returns False when the engine has closed its output."""
         stdin, _, stderr = self._streams
         if self._outgoing and stdin not in (key.fileobj for key in self._selector.get_map().values()):
             self._selector.register(stdin, selectors.EVENT_WRITE)
@@ -190,7 +190,7 @@ class EngineProcess:
         return True
 
     def _next_reply(self) -> tuple[bool, str, str] | None:
-        """Returns a reply out of what has come, None where it is not whole yet: whether it is a "=", number, text."""
+        """Returns the next reply, whether it is a "=", its number and its text, None while it is incomplete."""
         *lines, rest = self._incoming.split(b"\n")
         for place, raw in enumerate(lines):
             line = raw.decode("utf-8", "replace").replace("\r", "").rstrip()
@@ -205,7 +205,7 @@ class EngineProcess:
             elif line:
                 self._noise = [*self._noise[-2:], line]
             elif self._noise and self._has_spoken:
-                raise EngineFault(f"said {self._noise[0][:SHOWN]!r} where a reply begins with = or ?")
+                raise EngineFault(f"said {self._noise[0][:MOST_QUOTED]!r} where a reply begins with = or ?")
         self._incoming = rest
         return None
 
@@ -218,11 +218,11 @@ class EngineProcess:
         return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
 
     def _last_words(self) -> str:
-        """Returns the last line that an engine left on stderr, if any, to stand behind what it did."""
+        """Returns the last line of stderr in parentheses, with a space before it; empty without one."""
         with contextlib.suppress(OSError):
             self._stderr += os.read(self._process.stderr.fileno(), 1 << 16)
         lines = [line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-        return f" ({lines[-1][: 2 * SHOWN]})" if lines else ""
+        return f" ({lines[-1][: 2 * MOST_QUOTED]})" if lines else ""
 
 
 def move_of(text: str, size: int) -> int | None:
@@ -241,17 +241,17 @@ class Worker:
     def __init__(self, command: Sequence[str], rules: Rules, seconds: float, start_seconds: float) -> None:
         self.command, self.rules, self.seconds, self.start_seconds = command, rules, seconds, start_seconds
         self.process, self.is_closed, self.label = None, False, ""
-        self._known: set[str] = set()  # the engine's commands
+        self._known_commands: set[str] = set()
         self._moves: tuple[int, ...] | None = None  # what stands on the process's board; None where that is not known
 
     def answer(self, moves: tuple[int, ...], command: str, seed: int) -> str | EngineFault:
-        """Returns the answer to a command, such as "genmove" (its colour follows) or "final_score", in the position
-        after some moves, Black's first; or what went wrong, after which the process is a new one."""
+        """Returns the answer to a command, such as "genmove" (without its colour) or "final_score", in the position
+        after some moves, Black's first; or the fault, after which a new process is started when needed."""
         try:
             self.open()
             self._go_to(moves)
-            if "set_random_seed" in self._known:
-                self._ask(*(["clear_cache"] if "clear_cache" in self._known else []), f"set_random_seed {seed}")
+            if "set_random_seed" in self._known_commands:
+                self._ask(*({"clear_cache"} & self._known_commands), f"set_random_seed {seed}")
             if command != GENMOVE:
                 return self._ask(command)[0]
             self._moves = None
@@ -265,18 +265,19 @@ class Worker:
             return fault
 
     def open(self) -> None:
-        """Starts the process, if there is none, and tells it the rules. Raises EngineFault, also where it refuses."""
+        """Starts the process if there is none, and sets the rules. Raises EngineFault where it fails or refuses
+        them."""
         if self.process is not None:
             return
         if self.is_closed:
             raise EngineFault("was closed")
         self.process = EngineProcess(self.command)
         try:
-            self._known = set(self._commands().split())
-            names = [self._ask(command)[0] for command in ("name", "version") if command in self._known]
+            self._known_commands = set(self._commands().split())
+            names = [self._ask(command)[0] for command in ("name", "version") if command in self._known_commands]
             self.label = " ".join(names).strip()
             self._ask(f"boardsize {self.rules.size}", "clear_board")
-            if "kata-set-rules" in self._known:
+            if "kata-set-rules" in self._known_commands:
                 self._ask(f"kata-set-rules {json.dumps(rulesets.to_json(self.rules))}")
             self._ask(f"komi {self.rules.komi:g}")
         except EngineFault:
@@ -285,7 +286,7 @@ class Worker:
         self._moves = ()
 
     def drop(self, kill: bool = True) -> None:
-        """Ends the process, or asks it to quit; the next question starts another."""
+        """Kills the process, or asks it to quit; the next `answer` starts another."""
         if self.process is not None:
             (self.process.kill if kill else self.process.quit)()
         self.process = self._moves = None
@@ -294,7 +295,7 @@ class Worker:
         return self.process.ask(commands, self.seconds)
 
     def _commands(self) -> str:
-        """Returns the names of the engine's commands, none where it doesn't tell; it can play without."""
+        """Returns the names of the engine's commands, empty where it refuses to list them; it can play without."""
         for is_numbering in (True, False):  # it may be that it trips over the numbers
             self.process.is_numbering = is_numbering
             with contextlib.suppress(Refusal):
@@ -316,8 +317,8 @@ class Worker:
 
 
 class Program(NamedTuple):
-    """An engine that can be started. name: what the player is called. command: its start line, for given rules and a
-    seed of 31 bits. knows_suicide: whether it can play where that is allowed."""
+    """An engine that can be started. name: of the player. command: returns its start line for rules and a seed of 31
+    bits. knows_suicide: whether it can play under rules with suicide."""
 
     name: str
     command: Callable[[Rules, int], list[str]]
@@ -354,7 +355,8 @@ def _number(spec: str, text: str, lowest: int, highest: int, what: str) -> int:
 
 
 def _gnugo(spec: str, rest: str) -> Program:
-    """The referee counts what stands on the board, so GNU Go captures dead stones, and plays on to the end."""
+    """Returns GNU Go at a level. It captures dead stones before it passes, as the referee counts every stone as
+    alive."""
     level, path = _number(spec, rest, 0, 15, "a level"), locate_program("gnugo")
 
     def _command(rules: Rules, seed: int) -> list[str]:
@@ -367,8 +369,8 @@ def _gnugo(spec: str, rest: str) -> Program:
 
 
 def _pachi(spec: str, rest: str) -> Program:
-    """The referee counts what stands on the board, so Pachi takes every stone for alive when it passes. What it needs
-    besides, such as patterns, may lie beside it."""
+    """Returns Pachi with a number of playouts. It treats every stone as alive when it passes, as the referee does. Its
+    data files, such as patterns, may lie in its folder."""
     playouts, path = _number(spec, rest, PACHI_LEAST, 10**9 - 1, "playouts"), locate_program("pachi")
     folder = Path(path).resolve().parent
     has_data = "DATA_DIR" not in os.environ and any(True for kind in PACHI_DATA for _ in folder.glob(kind))
@@ -384,7 +386,8 @@ def _pachi(spec: str, rest: str) -> Program:
 
 
 def _katago(spec: str, rest: str) -> Program:
-    """KataGo finds its network and settings beside itself where they are not named."""
+    """Returns KataGo with a number of visits. It finds its network and settings in its folder where they are not
+    named."""
     visits, _, files = rest.partition(":")
     model, _, config = files.partition(":")
     number, path = _number(spec, visits, 1, 10**9 - 1, "visits"), locate_program("katago")
@@ -414,13 +417,13 @@ MAKERS = {"gnugo": _gnugo, "pachi": _pachi, "katago": _katago, "gtp": _any_comma
 
 
 class ExternalPlayer:
-    """Asks a GTP engine: many games at once, each of which stays with its process unless others have much less to do,
-    and every fault kept apart from the other games. It keeps a state for each game, so it is told when games begin and
-    end and of every move in them; it may resign, and loses a game by its own failures.
+    """A player that asks a GTP engine in many games at once. A game stays with its process unless other processes have
+    much less to do, and a fault affects its own game only. The player follows each game: callers report the start,
+    every move and the end. It may resign, and loses a game by a fault.
 
-    seconds: how long an answer may take before the game is lost; start_seconds: the same for the first of a process.
-    processes: how many think at once, one thread each, which waits; 0 for as many as usable cores. label: the engine's
-    own name and version, known after `check`."""
+    seconds: time limit of an answer, after which the game is lost; start_seconds: of a process's first answer.
+    processes: number of processes, each with a waiting thread, 0 for one per usable core. label: the engine's name and
+    version, known after `check`."""
 
     def __init__(
         self, program: Program, seconds: float = 60.0, processes: int = 0, start_seconds: float = 120.0
@@ -437,7 +440,7 @@ class ExternalPlayer:
         self._faults: dict[int, str] = {}
 
     def check(self, rules: Rules) -> None:
-        """Starts a process and tells it the rules. Raises InputError where that fails, before any game is played."""
+        """Starts a process and sets the rules. Raises InputError where that fails, before any game is played."""
         if rules.suicide and not self.program.knows_suicide:
             raise InputError(f"{self.name} knows no suicide; set game.suicide=false")
         self._set_up(rules)
@@ -471,13 +474,14 @@ class ExternalPlayer:
             self._moves[game].append(action)
 
     def why(self, game_id: int) -> str:
-        """Returns what went wrong in a game in which it returned FORFEIT, in a few words without its name."""
+        """Returns the fault of a game in which `choose` returned FORFEIT, in a few words without the engine's name."""
         return self._faults.get(game_id, "")
 
     def final_scores(self, game_ids: Sequence[int], seed: int) -> list[str | None]:
-        """Returns what the engine answers to `final_score`, None where it refuses or fails, which costs it nothing."""
+        """Returns the engine's answers to `final_score`, None where it refuses or fails, which does not lose the
+        game."""
         answers = self._ask(game_ids, "final_score", seed)
-        return [None if isinstance(answer, EngineFault) else answer[:SHOWN] for answer in answers]
+        return [None if isinstance(answer, EngineFault) else answer[:MOST_QUOTED] for answer in answers]
 
     def end(self, game_ids: Sequence[int], at_fault: bool = False) -> None:
         """Forgets games that are over; after a fault the process is replaced."""
@@ -487,7 +491,7 @@ class ExternalPlayer:
             self._moves.pop(game, None)
 
     def close(self) -> None:
-        """Ends all processes, also while another thread still asks them; the next use starts others."""
+        """Ends all processes, also while another thread waits for them; the next use starts others."""
         if self._is_asking:
             self._interrupt()
         if self._threads is not None:
@@ -509,7 +513,7 @@ class ExternalPlayer:
             self._threads = ThreadPoolExecutor(self.processes, thread_name_prefix="engine")
 
     def _ask(self, games: Sequence[int], command: str, seed: int) -> list[str | EngineFault]:
-        """Returns the answers to a command in each game; those of one worker are asked one after the other."""
+        """Returns the answers to a command in each game; a worker answers for its games one after the other."""
         answers: dict[int, str | EngineFault] = {}
         queues = self._share_out(games)
 
@@ -557,7 +561,7 @@ class ExternalPlayer:
             return RESIGN
         if (action := move_of(answer, self._rules.size)) is not None:
             return action
-        self._faults[game] = f"answered {answer[:SHOWN]!r}, which is no move"
+        self._faults[game] = f"answered {answer[:MOST_QUOTED]!r}, which is no move"
         return FORFEIT
 
 

@@ -1,5 +1,5 @@
-"""KataGo's names: one dictionary for a move and one for a position, of which GTP writes lines and JSON objects. Names
-that zerogo does not support, or not as KataGo does, are in katago.tsv, with the reasons.
+"""The fields of a move and of a position under KataGo's names, of which GTP writes lines and JSON objects. Names that
+zerogo does not support, or not as KataGo does, are in katago.tsv, with the reasons.
 
 Values are as KataGo's, from the view of the side to move (sign 1) or of the other side (sign -1). Where KataGo's
 network predicts more than zerogo's: `scoreMean` and `scoreSelfplay` are `scoreLead`; `utility` is the value of winning
@@ -50,8 +50,8 @@ COLOUR_WORDS = {"b": Colour.BLACK, "black": Colour.BLACK, "w": Colour.WHITE, "wh
 def move_fields(
     move: Candidate, order: int, size: int, sign: int = 1, stdev: float = 0.0, longest_pv: int | None = None
 ) -> dict[str, Any]:
-    """Returns what is reported of a move. order: its rank, from 0. size: N. stdev: see `score_stdev`. longest_pv: moves
-    of a line, None for all."""
+    """Returns the fields of a move. order: its rank, from 0. size: N. stdev: see `score_stdev`. longest_pv: moves of a
+    line, None for all."""
     line, pv_visits = (list(moves[:longest_pv]) for moves in (move.pv, move.pv_visits))
     ownership = None if move.ownership is None else sign * move.ownership
     return {
@@ -71,7 +71,7 @@ def move_fields(
 
 
 def root_fields(analysis: Analysis, sign: int = 1, stdev: float = 0.0) -> dict[str, Any]:
-    """Returns what is reported of a position, but for its stones."""
+    """Returns the fields of a position except its stones."""
     return {
         "visits": analysis.visits,
         "weight": float(analysis.visits),
@@ -131,7 +131,7 @@ def json_value(value: Any) -> Any:
 
 @cache
 def remarks(kind: str, is_supported: bool) -> dict[str, str]:
-    """Returns why zerogo does not support some of KataGo's names, or how it supports some of them, from katago.tsv.
+    """Returns the remarks of katago.tsv by name: why zerogo does not support it, or how it supports it.
     kind: of the names; "command", "key" (of kata-analyze) and "param" are GTP's."""
     rows = (row.split("\t") for row in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines())
     words = "yes" if is_supported else "no"
@@ -139,6 +139,6 @@ def remarks(kind: str, is_supported: bool) -> dict[str, str]:
 
 
 def why_refused(kind: str, name: str, otherwise: str) -> str:
-    """Returns why zerogo does not support one of KataGo's names, `otherwise` where it is none of KataGo's either."""
+    """Returns why zerogo does not support a name of KataGo's, `otherwise` for a name that is not in katago.tsv."""
     why = remarks(kind, is_supported=False).get(name)
     return f"{name}: {why}" if why else otherwise

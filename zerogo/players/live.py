@@ -19,13 +19,14 @@ _starts = count(1)
 
 
 class LiveGame:
-    """A game with undo, set-up positions and rules that may change under way.
+    """A game with undo, set-up positions and rules that may change during play.
 
     handicap: points of Black's handicap stones, which stand in `start`. moves: (colour, action) of each move so far.
-    result: SGF's RE (see `sgf.result_text`) once the game was given up or counted, None before and after any change.
-    start_id: another number whenever the start or the rules change, after which no analysis of the game holds any more.
+    result: SGF's RE (see `sgf.result_text`) after a resignation or a count, None before and after any change. start_id:
+    a new number whenever the start or the rules change, so that earlier analyses are no longer valid.
 
-    One side may move twice in a row: the other one has passed in between. After two passes the game may go on."""
+    A side may move twice in a row; the other side then counts as having passed. The game may continue after two
+    passes."""
 
     def __init__(self, rules: Rules) -> None:
         self._begin(GameState.new(rules))
@@ -120,13 +121,13 @@ class LiveGame:
         self.result = sgf.result_text(-1 if colour is Colour.BLACK else 1, by_resignation=True)
 
     def undo(self, number: int = 1) -> None:
-        """Takes back moves. Raises InputError where there are not so many; then none is taken back."""
+        """Takes back moves. Raises InputError, and takes back none, where the game has fewer."""
         if not 0 <= number <= len(self.moves):
             raise InputError("cannot undo")
         if number:
             del self._states[-number:]
             del self.moves[-number:]
-        self._analyses = {move: seen for move, seen in self._analyses.items() if move < len(self.moves)}
+        self._analyses = {move: one for move, one in self._analyses.items() if move < len(self.moves)}
         self.result = None
 
     def before_passes(self) -> "LiveGame":
@@ -141,7 +142,7 @@ class LiveGame:
 
     @property
     def is_over(self) -> bool:
-        """Whether both sides have passed since the last stone; further passes change nothing about that."""
+        """Whether both sides have passed since the last stone, also after further passes."""
         return len(set(self.last_passes())) == 2
 
     def tensor(self, device: torch.device | str = "cpu", to_play: Colour | None = None) -> board.State:
@@ -156,18 +157,18 @@ class LiveGame:
         return dataclasses.replace(played, rules=RulesBatch.of(self.rules, device=device))
 
     def record(self, **fields: object) -> GameRecord:
-        """Returns the game as a record, with what the searches of its moves said; fields: more of the record's, such as
-        result="B+R" or black="Anna"."""
+        """Returns the game as a record, with winrates, scores and visits of the searches for its moves. fields: further
+        fields of the record, such as result="B+R" or black="Anna"."""
         colours = [LETTERS[colour] for colour, _ in self.moves]
         setup = None if self.handicap or not any(any(row) for row in self.start) else self.start
         actions = [action for _, action in self.moves]
         contents = {"colours": colours, "setup": setup, "first": LETTERS[self.first], "handicap": list(self.handicap)}
         if self._analyses:
             contents |= {name: [None] * len(actions) for name in ("winrates_black", "scores_black", "visits")}
-        for move, seen in self._analyses.items():
-            is_black, winrate, score = self.moves[move][0] is Colour.BLACK, seen.winrate, seen.score
+        for move, analysis in self._analyses.items():
+            is_black, winrate, score = self.moves[move][0] is Colour.BLACK, analysis.winrate, analysis.score
             contents["winrates_black"][move] = winrate if is_black else 1 - winrate
-            contents["scores_black"][move], contents["visits"][move] = score if is_black else -score, seen.visits
+            contents["scores_black"][move], contents["visits"][move] = score if is_black else -score, analysis.visits
         return GameRecord(self.rules, actions, **({"result": self.result or sgf.UNKNOWN_RESULT} | contents | fields))
 
     @staticmethod

@@ -1,11 +1,11 @@
 """When to resign, when to pass, which stones are dead, what the score is.
 
-A search alone fills its own territory because that costs nothing by area rules, plays on when all is decided, and
-passes with dead stones on the board since its own way of counting takes them off. Three ways of counting are compared
-here, each from the view of the side to move:
+A search alone fills its own territory, which costs nothing by area rules; it plays on when all is decided; and it
+passes with dead stones on the board, as its own scoring removes them. Three scores are compared here, each for the side
+to move:
 * *strict*: every stone lives, as a Tromp-Taylor referee counts (area rules only);
 * *counted*: stones in the other side's pass-alive territory are dead (`scoring.final_score_black`);
-* *agreed*: what people would agree on, dead stones taken off by pass-alive regions first and then by ownership. Dead
+* *agreed*: people's agreement, in which pass-alive regions decide first which stones are dead, and then ownership. Dead
   stones *matter* where the agreed result is better than one of the others: then they are captured before passing."""
 
 import math
@@ -44,8 +44,8 @@ class MoveChoiceSettings:
 
     It resigns where its winrate is below `resign_winrate` after at least `resign_visits` visits, it is behind by more
     than the share `resign_points` of the board's points, and as many moves were played as the share `resign_after` of
-    them (half in handicap games; see `_is_hopeless`). cleanup: before it passes, it captures the opponent's dead
-    stones, as far as that is safe. is_over: nothing else is left to play for (`kgs-genmove_cleanup`)."""
+    the points (half in handicap games; see `_is_hopeless`). cleanup: before it passes, it captures the opponent's dead
+    stones where that is safe. is_over: only dead stones are left to play for (`kgs-genmove_cleanup`)."""
 
     resign: bool = True
     resign_winrate: float = 0.05
@@ -64,10 +64,11 @@ def decide(
     value_of: ValueOf | None = None,
     judge: Callable[[LiveGame], Status | None] | None = None,
 ) -> int | None:
-    """Returns the action to play, None to resign; the game is as before.
+    """Returns the action to play, None to resign; the game does not change.
 
-    analysis: the search's, for `to_play`. value_of: asks the search about a move that it has hardly tried. judge: says
-    for a cleanup what is dead, by default the analysis does; of positions after a move it may say None.
+    analysis: the search's, for `to_play`. value_of: returns the value of a move that the search has hardly visited.
+    judge: returns which stones are dead, for a cleanup, None where it has no time for a position after a move; without
+    a judge the analysis decides.
 
     Passes where the opponent has passed and that wins, and where nothing is left to gain, but plays on while much of
     the board is unsettled (`is_open`), and never passes where a capture turns a lost game. Plays inside pass-alive
@@ -101,8 +102,8 @@ def final_status(
     game: LiveGame, analyst: Analyst | None, limit: TimeLimit | None = None, is_over: bool = False
 ) -> Status:
     """Returns which stones are dead, and which live in seki, by `players.status`; without an analyst only stones in the
-    other side's pass-alive territory are dead. limit: of its searches. is_over: whether to judge as after two passes,
-    also where these are not among the moves."""
+    other side's pass-alive territory are dead. limit: of the searches. is_over: whether to judge as after two passes,
+    although the moves may not end with them."""
     state = replace(game.state, passes=2) if is_over else game.state
     if analyst is None:
         return judge_stones(state, None)
@@ -110,7 +111,7 @@ def final_status(
 
 
 class Judge:
-    """Says what `final_status` finds, within a time, and says the same when it is asked about a position again."""
+    """Returns the `final_status` of positions within a time limit, and keeps the verdicts of the last positions."""
 
     def __init__(self, analyst: Analyst | None, now: Callable[[], float] = time.monotonic) -> None:
         self.analyst, self.limit = analyst, TimeLimit(now)
@@ -118,26 +119,28 @@ class Judge:
 
     def clear(self) -> None:
         """Forgets all verdicts."""
-        self._known: dict[tuple, Status] = {}
+        self._verdicts: dict[tuple, Status] = {}
 
     def __call__(self, game: LiveGame, deadline: float = math.inf, is_over: bool = False, keeps: bool = True) -> Status:
-        """Returns the status of all stones. deadline: in seconds of `now`. keeps: also what had too little time."""
+        """Returns the status of all stones. deadline: in seconds of `now`. keeps: whether a verdict is kept whose
+        searches had too little time."""
         state = game.state
         key = tuple(map(tuple, state.stones())), state.rules, is_over or state.is_over
-        if key not in self._known:
+        if key not in self._verdicts:
             self.limit.deadline, self.limit.ran_out = deadline, False
             status = final_status(game, self.analyst, self.limit, is_over)
             if self.limit.ran_out and not keeps:
                 return status
-            self._known[key] = status
-            for old in list(self._known)[:-MAX_VERDICTS]:
-                del self._known[old]
-        return self._known[key]
+            self._verdicts[key] = status
+            for old in list(self._verdicts)[:-MAX_VERDICTS]:
+                del self._verdicts[old]
+        return self._verdicts[key]
 
 
 def _ownership_black(game: LiveGame, analyst: Analyst, to_play: Colour) -> Tensor:
-    """Returns the analyst's ownership as if nobody had passed: float32 [N, N]; for playouts of a finished game say only
-    what stands there, and one side alone may have no move but a bad one."""
+    """Returns Black's ownership by the analyst, float32 [N, N], as if nobody had passed: playouts of a finished game
+    would return the board as it stands. to_play: whose turn it is; the caller averages over both, since one side may
+    have bad moves only."""
     states = game.tensor(analyst.device, to_play)
     states = replace(states, finished=torch.zeros_like(states.finished), passes=torch.zeros_like(states.passes))
     ownership = analyst.evaluate(states).ownership[0].to("cpu", torch.float32)
@@ -151,10 +154,10 @@ def final_score_black(game: LiveGame, status: Status) -> float:
 
 @dataclass(eq=False)
 class _Position:
-    """One position before a move, and what the rules, the search and the judge say of it, each worked out once.
+    """One position before a move, with what the rules, the search and the judge conclude, each computed once.
 
-    game: to its present position; whatever is played on it here is taken back. Scores are points for `to_play`, komi
-    included. num_valued: how many moves `value_of` was asked about. The other fields are the arguments of `decide`."""
+    game: at this position; moves that are tried on it are taken back. Scores are points for `to_play`, komi included.
+    num_valued: the number of calls of `value_of`. The other fields are the arguments of `decide`."""
 
     game: LiveGame
     to_play: Colour
@@ -189,7 +192,7 @@ class _Position:
         return self._judge_stones().dead
 
     def keeps_all_alive(self, action: int) -> bool:
-        """Whether all that lives now surely lives after a legal move of the side to move."""
+        """Returns whether no stone that lives now is dead after a legal move of the side to move."""
         now = self.dead
         after = self._after(action, self._judge_stones)
         return after is not None and not after.dead - now
@@ -203,8 +206,8 @@ class _Position:
             self.game.undo()
 
     def _judge_stones(self) -> Status | None:
-        """Returns the status of the game's stones now: for a cleanup by the judge, who searches what is in doubt and
-        may have no time for it; else by the ownership of the analysed position, which differs by one move at most."""
+        """Returns the status of the game's stones. For a cleanup the judge searches strings in doubt, and returns None
+        without time for that; else the ownership of the analysed position decides, which is one move off at most."""
         if self.judge is not None and self.settings.cleanup:
             return self.judge(self.game)
         ownership = self._signed(torch.tensor(self.analysis.ownership, dtype=torch.float32))
@@ -212,11 +215,11 @@ class _Position:
 
     @cached_property
     def as_it_stands(self) -> float:
-        """The worse of the strict and the counted score: what a pass is sure of if the opponent passes too."""
+        """The worse of the strict and the counted score, which two passes guarantee."""
         return self._score()
 
     def score_after(self, action: int) -> float:
-        """Returns the same after a move of the side to move, -inf where that is illegal."""
+        """Returns `as_it_stands` after a move of the side to move, -inf where the move is illegal."""
         if self.game.why_illegal(self.to_play, action) is not None:
             return -math.inf
         return self._after(action, self._score)
@@ -228,7 +231,7 @@ class _Position:
 
     @cached_property
     def agreed(self) -> float:
-        """The score with dead stones taken off, as people would agree."""
+        """The score without dead stones, as people would agree."""
         return self._signed(self.state.score_black(as_points(self.dead, self.size)))
 
     @property
@@ -249,7 +252,7 @@ class _Position:
         return [candidate for candidate in candidates if candidate.value >= candidates[0].value - TIDY]
 
     def candidate(self, action: int) -> Candidate | None:
-        """Returns what the search found about an action, None where it did not try it."""
+        """Returns the search's candidate of an action, None where it was not visited."""
         return next((candidate for candidate in self.analysis.candidates if candidate.action == action), None)
 
     def _signed(self, black: float | Tensor) -> float | Tensor:
@@ -257,8 +260,9 @@ class _Position:
 
 
 def _is_hopeless(position: _Position) -> bool:
-    """Whether a person would resign: surely behind, by much, and late enough. Late is a share of the board's points,
-    where a row of a small board counts as 13: at 0.2 that is 13 moves on 5x5, 23 on 9x9, 34 on 13x13, 72 on 19x19."""
+    """Returns whether a person would resign: surely behind, by many points, and late in the game. `resign_after` is a
+    share of the board's points, with rows of at least 13: 0.2 is 13 moves on 5x5, 23 on 9x9, 34 on 13x13, 72 on 19x19.
+    """
     analysis, settings, size = position.analysis, position.settings, position.size
     share = max(settings.resign_after, 0.5) if position.game.handicap else settings.resign_after
     is_late = len(position.game.moves) >= share * size * max(size, 13)
@@ -287,10 +291,10 @@ def _best_open(position: _Position, plays_on: bool) -> int:
 
 
 def _nothing_left(position: _Position) -> bool:
-    """Whether a pass gives nothing away: the search says so, and every point is decided. By territory rules, where a
-    move into decided territory costs a point, it is enough that the best move's own point is.
+    """Returns whether a pass gives nothing away: it is worth as much as the best move, and every point is decided. By
+    territory rules, where a move into decided territory costs a point, it is enough that the best move's point is.
 
-    Ownership alone would not do: it expects the side to move to defend what needs defence."""
+    Ownership alone would not do: it assumes that the side to move defends its weak points."""
     best, passing = position.analysis.best, position.candidate(position.pass_action)
     if passing is None or passing.value < best.value - FREE:
         return False
@@ -302,8 +306,8 @@ def _nothing_left(position: _Position) -> bool:
 
 def _pass_or_capture(position: _Position) -> int:
     """Returns a pass, or a move against dead stones where they matter or all are to be captured, or a capture that
-    turns the result. Where dead stones matter and can't be captured, it is a move that goes on, so that the opponent
-    has to answer."""
+    changes the result. Where dead stones matter and can't be captured, it is another sound move, which the opponent has
+    to answer."""
     if position.settings.cleanup or position.dead_stones_matter:
         move = _capture(position)
         if move is None and position.dead_stones_matter and not position.is_settled:
@@ -315,9 +319,8 @@ def _pass_or_capture(position: _Position) -> int:
 
 
 def _turning_capture(position: _Position) -> int:
-    """Returns the capture after which the board as it stands is worth most, where that turns a lost game into a draw or
-    a win, or a draw into a win; else a pass. Where dead stones will decide for the side to move, it must be harmless.
-    """
+    """Returns the capture with the best score as the board stands afterwards, where it turns a loss into a draw or a
+    win, or a draw into a win; else a pass. The capture must be harmless where the agreed score is a win."""
     size, best, action = position.size, position.as_it_stands, position.pass_action
     for string in position.state.board.strings():
         if best <= 0 and string.colour is position.to_play.other and len(string.liberties) == 1:
@@ -347,32 +350,33 @@ def _capture(position: _Position) -> int | None:
 
 def _is_sound(position: _Position, action: int) -> bool:
     """Whether a move is legal, leaves own pass-alive points alive, and its string not in atari unless it captures."""
-    before, own, move = position.state, position.to_play, Move.from_action(action, position.size)
+    before, mover, move = position.state, position.to_play, Move.from_action(action, position.size)
     point = move.point
     if point is None or before.why_illegal(move) is not None:
         return False
-    after, alive = before.play(move), position.alive[own]
+    after, alive = before.play(move), position.alive[mover]
     string = after.board.string_at(point)
-    if string is None or (alive and not alive_points(after)[own] >= alive - {action}):
+    if string is None or (alive and not alive_points(after)[mover] >= alive - {action}):
         return False
-    is_eye = all(before.board.colour_at(near) is own for near in neighbours(point, position.size))
-    return after.captures[own] > before.captures[own] or (len(string.liberties) >= 2 and not is_eye)
+    is_eye = all(before.board.colour_at(near) is mover for near in neighbours(point, position.size))
+    return after.captures[mover] > before.captures[mover] or (len(string.liberties) >= 2 and not is_eye)
 
 
 def _is_harmless(position: _Position, action: int) -> bool:
-    """Whether a capture costs nothing: it lies in own pass-alive territory, or is worth hardly less than the best move.
+    """Returns whether a capture costs nothing: it lies in pass-alive territory of the side to move, or is worth hardly
+    less than the best move.
 
-    That stones are dead is only likely by the network, and a move against them may fill the liberty that the own stones
-    live by; so what the search has hardly tried is searched on its own, and refused where that can't be. When the game
-    is over, all that lives must live after it."""
+    The network may be wrong about dead stones, and a move against them may fill a liberty by which one's stones live.
+    So a move that the search has hardly visited is searched separately, or refused where that is impossible. When the
+    game is over, all stones that live must live after the capture."""
     if action in position.alive[position.to_play]:
         return True
     if position.settings.is_over:
         return position.keeps_all_alive(action)
-    seen, analysis = position.candidate(action), position.analysis
+    candidate, analysis = position.candidate(action), position.analysis
     enough = (analysis.best.value if analysis.best else analysis.value) - TIDY
-    if seen is not None and (seen.visits >= SURE_VISITS or seen.value < enough):
-        return seen.value >= enough
+    if candidate is not None and (candidate.visits >= SURE_VISITS or candidate.value < enough):
+        return candidate.value >= enough
     if position.value_of is None or position.num_valued == MOST_VALUED:
         return False
     position.num_valued += 1

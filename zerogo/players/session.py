@@ -1,5 +1,5 @@
-"""An analyst over one game: it searches as long as it is let; its trees are kept from move to move and through undo.
-Moves may be restricted: GTP's `avoid` and `allow`, JSON's `avoidMoves` and `allowMoves`."""
+"""The search of one game by an analyst, in steps; its trees are kept from move to move and through undo. Moves may be
+restricted: GTP's `avoid` and `allow`, JSON's `avoidMoves` and `allowMoves`."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -55,7 +55,7 @@ def restrict(size: int, avoid: Iterable[Entry] = (), allow: Iterable[Entry] = ()
 
 @dataclass(frozen=True)
 class RestrictedState(State):
-    """Games with restrictions of their own. until: int32 [B, 2, A], see `Restrictions`."""
+    """Games with restrictions. until: int32 [B, 2, A], see `Restrictions`."""
 
     until: Tensor
 
@@ -83,7 +83,7 @@ def room_for(simulations: int) -> int:
 
 
 class _Key(NamedTuple):
-    """What a tree belongs to."""
+    """The position and the restrictions of a tree."""
 
     start_id: int
     moves: tuple[tuple[Colour, int], ...]
@@ -113,8 +113,8 @@ class AnalysisSession:
     def set_position(
         self, game: LiveGame, to_play: Colour | None = None, restrictions: Restrictions | None = None
     ) -> None:
-        """Turns to a game's present position, with its tree where there is one; to_play: by default whose turn it is.
-        After two passes it is searched on as after one.
+        """Sets the position to a game's, with its tree where one is kept. to_play: None for the side whose turn it is.
+        Two passes count as one, so that the search continues.
 
         Raises InputError for a board on which the network doesn't play."""
         require_size(self.analyst, game.size, "this game is on")
@@ -162,7 +162,8 @@ class AnalysisSession:
 
     @torch.inference_mode()
     def prepare(self, ownerships: bool = False) -> bool:
-        """Makes one evaluation that `analysis` needs, so that a caller can answer between; tells if it was the last."""
+        """Makes one evaluation that `analysis` needs, so that a caller can react in between; returns whether none is
+        left."""
         if self._evaluation is None:
             self._evaluation = self.analyst.evaluate(self._state)
             return False
@@ -184,8 +185,8 @@ class AnalysisSession:
         return read_analyses(*root, self._evaluation, [self._previews], self._search.settings)[0]
 
     def value_of(self, game: LiveGame, to_play: Colour, action: int, simulations: int) -> float:
-        """Returns a move's value, -1 to 1 for `to_play`, after a search of so many simulations that tries nothing else;
-        then returns to the position without restrictions, and its tree."""
+        """Returns a move's value, -1 to 1 for `to_play`, after a search of that move alone, and then restores the
+        position without restrictions, and its tree."""
         self.set_position(game, to_play, restrict(game.size, allow=[(colour, {action}, 1) for colour in Colour]))
         self.run(simulations)
         analysis = self.analysis()
@@ -199,14 +200,14 @@ class AnalysisSession:
 
     @torch.inference_mode()
     def _begin(self) -> bool:
-        """Lets the search go on in what is left of the tree; returns whether there is room, and anything to search."""
+        """Gives the search the free nodes of the tree as its budget; returns whether it can simulate."""
         search_state = self._search_state
         room = search_state.tree.num_nodes - 1 - int(search_state.tree.size)
         self._search.begin(search_state, self._game_index, min(room, search_state.longest), self.seed)
         return bool(search_state.unspent)
 
     def _grow(self) -> bool:
-        """Gives a full tree twice the room, where it may have it; returns whether there is anything to search."""
+        """Doubles a full tree within `most_bytes`; returns whether the search can simulate."""
         tree = self._search_state.tree
         if bool(tree.terminal[0, ROOT]) or 2 * tree.num_nodes * tree.bytes_per_node > self.most_bytes:
             return False
@@ -230,7 +231,7 @@ class AnalysisSession:
         return True
 
     def _keep_tree(self) -> None:
-        """Keeps the tree of the present position, in no more memory than it needs."""
+        """Stores the tree of the present position in as little memory as possible."""
         if self._key is None or int(self._search_state.done) + int(self._search_state.kept_visits.sum()) == 0:
             return
         tree, deepest = self._search_state.tree, self._search_state.deepest.clone()
@@ -243,7 +244,7 @@ class AnalysisSession:
             self._kept_trees.pop(next(iter(self._kept_trees)))
 
     def _enlarge(self, kept: SearchState, state: State, nodes: int) -> SearchState:
-        """Returns a tree with room for so many nodes, or for all that it has."""
+        """Returns a copy of a tree with room for at least so many nodes."""
         search_state = self._search.init(state, max(nodes, kept.tree.num_nodes) // 2)
         for small, large in zip(kept.tree.tensors(), search_state.tree.tensors(), strict=True):
             (large if small.dim() == 1 else large[:, : small.shape[1]]).copy_(small)

@@ -1,10 +1,10 @@
 """Which strings of a finished board are dead, alive or in seki.
 
-Pass-alive regions decide first (Benson). Of the other strings, ownership decides where it is sure, and a search where
-it is not: plain MCTS that plays for the string alone, once with each side to move first. Where both have passed, a dead
-string can't be saved and a live one can't be killed, so that both searches should say the same; their mean is the
-verdict, since weak play spoils one or the other. Random playouts are never sure of much: a lone stone in a large
-territory lives in every third of them."""
+Pass-alive regions decide first (Benson). For other strings ownership decides where it is sure, and a search where it is
+not: plain MCTS that plays for the string alone, once with each side to move first. After two passes a dead string can't
+be saved and a live one can't be killed, so both searches should agree; the verdict is their mean, since weak play
+spoils one or the other. Random playouts are never sure: a lone stone in a large territory lives in every third of them.
+"""
 
 import math
 import time
@@ -25,15 +25,15 @@ from zerogo.search.game import LeafStates, SearchPath, select_games
 from zerogo.selfplay.playout import PlayoutEvaluator
 
 SURE_DEAD, SURE_ALIVE = -0.9, 0.6  # mean ownership of a string, for its owner, below and above which it is decided
-DEAD = -0.1  # a string is dead if its searches say less, on the average
+DEAD = -0.1  # a string is dead if the mean of its searches is less
 CLEAR = -0.5  # or, without searches, if its ownership is less
-MOST_SEARCHED = 32  # strings; where more are in doubt, the ownership of the others decides
+MOST_SEARCHED = 32  # strings; of further strings in doubt the ownership decides
 ROOT_PLAYOUTS, LEAF_PLAYOUTS, SIMULATIONS = 96, 8, 38  # of a search for one string
-AT_ONCE = 4  # strings that are searched together where time counts: after them the clock is looked at
-CAUTION = 1.25  # the next ones are taken to last so much longer than the last ones
-MOST_SHARED = 4  # empty points that strings in seki share, all of a board
+AT_ONCE = 4  # strings that are searched together under a time limit, before the clock is read again
+CAUTION = 1.25  # factor on the duration of the last strings, as an estimate for the next ones
+MOST_SHARED = 4  # empty points that strings in seki share, on the whole board
 MANY_STONES, SURELY_NO_SEKI = 6, -0.7  # of a string with an eye in seki: the least stones, the least value
-FEW_POINTS = 1  # a group with no more points of its own can't have two eyes
+FEW_POINTS = 1  # a group with no more points of eyespace can't have two eyes
 
 
 class Status(NamedTuple):
@@ -45,7 +45,7 @@ class Status(NamedTuple):
 
 @dataclass
 class TimeLimit:
-    """When searches for strings must have ended. deadline: in seconds of `now`. seconds_each: what a string took last.
+    """The time limit of searches for strings. deadline: in seconds of `now`. seconds_each: the time of the last string.
     ran_out: whether there was no time for a string, so that its ownership decided."""
 
     now: Callable[[], float] = time.monotonic
@@ -54,7 +54,8 @@ class TimeLimit:
     ran_out: bool = False
 
     def fitting(self, max_strings: int) -> int:
-        """Returns how many strings, at most `max_strings`, there is time to search now; one before the first."""
+        """Returns how many strings, at most `max_strings`, can be searched in time; one before the first
+        measurement."""
         if self.deadline == math.inf:
             return max_strings
         left = self.deadline - self.now()
@@ -64,7 +65,7 @@ class TimeLimit:
         return number
 
     def took(self, seconds: float, number: int) -> None:
-        """Takes how long so many strings took; a slow one counts for less with every later one."""
+        """Updates `seconds_each` by the time of so many strings; a slow one counts half with each later measurement."""
         self.seconds_each = max(seconds / number, self.seconds_each / 2)
 
 
@@ -74,9 +75,9 @@ def judge_stones(
     """Returns the status of all stones.
 
     ownership_black: float32 [N, N], None where only pass-alive regions count. searches: whether strings in doubt are
-    searched; else ownership decides alone, and must be clear. limit: of the searches; the strings that are least in
-    doubt are left out. After two passes no large region is open to both sides: where strings beside one would live in
-    seki, the weakest of them is dead, whatever was found."""
+    searched; else ownership decides alone, and must be clear. limit: of the searches, which begin with the strings most
+    in doubt. After two passes no large region is open to both sides: where strings next to one would live in seki, the
+    weakest of them is dead, whatever its value."""
     size, alive, dead, doubtful = state.rules.size, alive_points(state), set(), []
     for string in state.board.strings():
         points = indices(string.stones, size)
@@ -119,8 +120,8 @@ def as_points(points: set[int], size: int) -> list[Point]:
 def _search_doubtful(
     state: GameState, strings: list[tuple[float, Colour, set[int]]], limit: TimeLimit
 ) -> list[tuple[float, set[int]]]:
-    """Returns each string's ownership, of those in doubt by a search as far as there is time, and its points; strings:
-    ownership, colour and points of each."""
+    """Returns each string's value and points. strings: ownership, colour and points of each. The value is the
+    ownership, or for strings in doubt the result of a search where there is time."""
     doubtful = [entry for entry in strings if SURE_DEAD <= entry[0] <= SURE_ALIVE]
     doubtful = sorted(doubtful, key=lambda entry: (abs(entry[0] - DEAD), min(entry[2])))[:MOST_SEARCHED]
     values = {min(points): owned for owned, _, points in strings}
@@ -139,38 +140,38 @@ def _search_doubtful(
 
 @dataclass(frozen=True)
 class StringState(State):
-    """Games that are about a string. string: int32 [B, N], its points as bit rows."""
+    """Games that are played for one string each. string: int32 [B, N], its points as bit rows."""
 
     string: Tensor
 
 
 class StringGo(Go):
-    """Go that is won, on `StringState`s, by who owns most of the string's points at the end."""
+    """Go on `StringState`s, won by the side that owns most of the string's points at the end."""
 
     def outcome(self, states: StringState, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        """Counts the board as it stands."""
+        """Returns whether games have ended, bool [K], and the result for the side to move as the board stands, [K]."""
         black, white = scoring.area_rows(position.black, position.white, select_games(states.on_board, game_index))
         string = select_games(states.string, game_index)
         score = (flood.count(black & string) - flood.count(white & string)).to(torch.float32)
         return position.finished, torch.sign(torch.where(position.to_play == board.BLACK, score, -score))
 
     def step_leaves(self, states: StringState, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
-        """The same with results by `outcome`."""
+        """Returns Go's leaves, with results by `outcome`."""
         leaves = super().step_leaves(states, path, words, actions)
         return LeafStates(**vars(leaves) | {"result": self.outcome(states, path.game_index, leaves.leaf)[1]})
 
 
 class StringEvaluator(PlayoutEvaluator):
-    """Playouts that are about a string."""
+    """Playouts that score one string."""
 
     def scores(self, owned: Tensor, state: StringState) -> Tensor:
-        """Returns the points of the string that the side to move has at the end, less the other's."""
+        """Returns the string's points of the side to move at the end of each playout, less the other side's."""
         return (owned * flood.unpack_rows(state.string).unsqueeze(1)).sum((2, 3))
 
 
 def _search_strings(state: GameState, strings: list[tuple[Colour, set[int]]], first_string: int = 0) -> list[float]:
-    """Returns what the searches say about strings, from -1, it is dead, to 1, it lives, whatever others are searched
-    beside them. first_string: the number of the first one, by which they draw."""
+    """Returns the mean value of both searches for each string, from -1 (dead) to 1 (alive), which does not depend on
+    the other strings. first_string: the number of the first one, a key of the random draws."""
     size, both = state.rules.size, 2 * len(strings)
     rows = torch.zeros(both, size * size, dtype=torch.bool)
     for game, (_, points) in enumerate(strings):
@@ -190,9 +191,9 @@ def _search_strings(state: GameState, strings: list[tuple[Colour, set[int]]], fi
 
 
 def _is_stuck(state: GameState, points: set[int], value: float) -> bool:
-    """Whether a large string is likely in seki by its own eye, though playouts, which pass only where no move is left,
-    take one side for dead: it and a large neighbour have an eye each and one liberty in common, and who plays there is
-    in atari. What its capture would leave is too large for one eye."""
+    """Returns whether a large string is likely in seki with an eye, although playouts, which pass only without another
+    move, take one side for dead: the string and a large neighbour have one eye each and one liberty in common, and
+    whoever plays there is in atari. The hole that a capture would leave is too large for a single eye."""
     size, board = state.rules.size, state.board
     string = board.string_at(as_points(points, size)[0])
     if not state.is_over or value < SURELY_NO_SEKI or len(string.stones) < MANY_STONES or len(string.liberties) != 2:
@@ -209,20 +210,21 @@ def _is_stuck(state: GameState, points: set[int], value: float) -> bool:
 
 
 def _find_seki(state: GameState, alive: dict[Colour, set[int]], dead: set[int]) -> tuple[set[int], set[int]]:
-    """Returns the points of stones in seki, which live beside a liberty that neither side can take from the other, and
-    of stones beside a larger region that both sides share, where nothing is settled yet.
+    """Returns the points of stones in seki, and of stones at a larger region that both sides share, where nothing is
+    settled yet.
 
-    A group is what is joined by points that it alone reaches, once dead stones are off. It is in seki if it has at most
-    FEW_POINTS of them, is not pass-alive, and shares a liberty with such a group of the other side."""
+    A group is a set of strings that are joined by eyespace, points that it alone reaches when dead stones are removed.
+    It is in seki if it has at most FEW_POINTS of eyespace, is not pass-alive, and shares a liberty with such a group of
+    the other side."""
     size = state.rules.size
     cleared = state.board.without(as_points(dead, size))
     territory = cleared.territory()
     weak, dame = [], {colour: set() for colour in Colour}
     for colour in Colour:
-        for stones, own in _groups(cleared, colour, territory[colour]):
-            if len(own) <= FEW_POINTS and not indices(stones, size) <= alive[colour]:
+        for stones, eyespace in _groups(cleared, colour, territory[colour]):
+            if len(eyespace) <= FEW_POINTS and not indices(stones, size) <= alive[colour]:
                 near = {point for stone in stones for point in neighbours(stone, size)}
-                free = {point for point in near if cleared.string_at(point) is None} - own
+                free = {point for point in near if cleared.string_at(point) is None} - eyespace
                 weak.append((stones, free))
                 dame[colour] |= free
     shared = dame[Colour.BLACK] & dame[Colour.WHITE]
@@ -243,18 +245,18 @@ def _connected(start: Point, is_inside: Callable[[Point], bool], size: int) -> s
 
 
 def _groups(cleared: Board, colour: Colour, territory: set[Point]) -> list[tuple[set[Point], set[Point]]]:
-    """Returns the stones of each group of a colour, and the points of the territory that it reaches."""
+    """Returns the stones of each group of a colour, and its eyespace: the points of `territory` that it reaches."""
     groups, unseen = [], {string for string in cleared.strings() if string.colour is colour}
     while unseen:
         frontier = [unseen.pop()]
-        stones, own = set(), set()
+        stones, eyespace = set(), set()
         while frontier:
             string = frontier.pop()
             stones |= string.stones
-            for liberty in string.liberties & territory - own:
-                own |= _connected(liberty, territory.__contains__, cleared.size)
-            joined = {other for other in unseen if other.liberties & own}
+            for liberty in string.liberties & territory - eyespace:
+                eyespace |= _connected(liberty, territory.__contains__, cleared.size)
+            joined = {other for other in unseen if other.liberties & eyespace}
             unseen -= joined
             frontier += joined
-        groups.append((stones, own))
+        groups.append((stones, eyespace))
     return groups

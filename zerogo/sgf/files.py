@@ -1,14 +1,14 @@
-"""SGF (FF[4]) files: records as the world writes them, read with variations, handicap, setup stones, old passes and odd
-komi; and written so that any Go program opens them, with a graph of the winrate in those that draw one.
+"""SGF (FF[4]) files, read with variations, handicap, setup stones, old passes and odd komi, and written so that any Go
+program opens them, with winrates for those that draw a graph.
 
-What is wrong beyond doubt is refused by one sentence; what is only missing or odd is assumed, and said in the record's
-`notes`:
-* No RU, or one that nobody knows: those that the caller has, else simple ko, no suicide and area scoring ("chinese"),
-  which forbids the fewest moves. The text is kept in `properties` and written back.
-* No KM: the komi that the caller has, else 0. Fox and SGFC write hundredths of a point or, under area rules, of a
-  stone, which is two points: KM[375] is 7.5.
+A broken file is refused in one sentence. Missing or odd properties are replaced by assumptions, which the record's
+`notes` list:
+* No RU, or an unknown one: the caller's rules, else simple ko, no suicide and area scoring ("chinese"), which forbids
+  the fewest moves. The text is kept in `properties` and written back.
+* No KM: the caller's komi, else 0. Fox and SGFC write hundredths of a point or, under area rules, of a stone, which is
+  two points: KM[375] is 7.5.
 * HA without stones: GTP's fixed points if White moves first; where Black does, Black places them as moves.
-* A move needs not be legal to be read: `replay` says which one is not.
+* Illegal moves are read; `replay` reports the first one.
 
 A file's bytes become text before sgfmill parses it: in Shift-JIS, GBK and Big5 the second byte of a character may be
 that of `]` or of a backslash. A node is sgfmill's property map, name to raw values in UTF-8; a line goes from the root
@@ -96,8 +96,8 @@ _LINE_BREAK = re.compile(rb"\n\r|\r\n|\r")
 
 
 def read(path: str | os.PathLike, default: Rules | None = None) -> GameRecord:
-    """Returns the main line of a file's first game; default: the rules and komi of a file that says none. Raises
-    InputError with one sentence where it can't."""
+    """Returns the main line of a file's first game. default: the rules and komi of a file without them. Raises
+    InputError for a file that can't be read or is broken."""
     return read_text(load(path), str(path), default)
 
 
@@ -112,12 +112,12 @@ def variations_text(source: str | bytes, where: str = "SGF") -> Iterator[GameRec
 
 
 def read_text(source: str | bytes, where: str = "SGF", default: Rules | None = None) -> GameRecord:
-    """Returns the main line of the first game in a text, or in the bytes of one; where: what a complaint calls it."""
+    """Returns the main line of the first game in a text, or in the bytes of one. where: its name in error messages."""
     return _record(list(sgf_grammar.main_sequence_iter(parse(source, where))), where, default)
 
 
 class _LineReader:
-    """Gathers moves, stones set up before and between them, what a search said of moves, and notes, node by node."""
+    """Collects moves, setup stones, edits, the search results of moves, and notes, node by node."""
 
     def __init__(self, root: Node, where: str) -> None:
         self.where, self.notes = where, []
@@ -147,16 +147,11 @@ class _LineReader:
         text = simple_text(root, "SZ")
         if not text:
             return DEFAULT_SIZE
-        sides = [side.strip() for side in text.split(":")]
-        if len(sides) > 2 or not all(re.fullmatch(r"[0-9]{1,6}", side) for side in sides):
-            allowed = f"allowed are whole numbers from 1 to {MAX_SIZE}"
+        sides = re.fullmatch(r"0*([0-9]{1,2})\s*(?::\s*0*([0-9]{1,2}))?", text)
+        if sides is None or sides[2] not in (None, sides[1]) or not 1 <= int(sides[1]) <= MAX_SIZE:
+            allowed = f"allowed are square boards of side 1 to {MAX_SIZE}"
             raise InputError(f"{self.where}: the board size SZ is {quote(text)}; {allowed}")
-        size = int(sides[0])
-        if int(sides[-1]) != size:
-            raise InputError(f"{self.where}: the board is {text}; only square boards are known, from 1 to {MAX_SIZE}")
-        if not 1 <= size <= MAX_SIZE:
-            raise InputError(f"{self.where}: the board size SZ is {size}; allowed are 1 to {MAX_SIZE}")
-        return size
+        return int(sides[1])
 
     def _add_move(self, name: str, node: Node) -> None:
         """Takes in a move. Raises InputError where it is not one point of the board."""
@@ -202,7 +197,7 @@ class _LineReader:
         return [row * self.size + column for row in range(rows[0], rows[-1] + 1) for column in width]
 
     def _player(self, node: Node) -> str:
-        """Returns whom PL names, "b" or "w"; FF[1] has numbers. Empty, and a note, where it names nobody."""
+        """Returns the player of PL, "b" or "w"; FF[1] has numbers. Returns "" and adds a note for another value."""
         text = simple_text(node, "PL")
         player = {"b": "b", "1": "b", "w": "w", "2": "w"}.get(text[:1].lower(), "")
         if not player:
@@ -268,7 +263,7 @@ def _require_go(root: Node, where: str) -> None:
 
 
 def _komi(root: Node, where: str, notes: list[str], default: float) -> float:
-    """Returns the komi in points; adds what had to be assumed to the notes. Raises InputError for no number."""
+    """Returns the komi in points, and adds assumptions to the notes. Raises InputError for a komi that is no number."""
     text = simple_text(root, "KM")
     if not text:
         notes.append(f"there is no KM; the komi is taken to be {default:g}")
@@ -290,14 +285,13 @@ def _komi(root: Node, where: str, notes: list[str], default: float) -> float:
 
 
 def _rules(root: Node, size: int, komi: float, notes: list[str], default: Rules | None) -> tuple[Rules, bool]:
-    """Returns the rules that RU, or our own property, names, and whether they do; adds what had to be assumed to the
-    notes."""
-    own, named = simple_text(root, RULES), simple_text(root, "RU")
+    """Returns the rules of our own property or RU, and whether the file has any; adds assumptions to the notes."""
+    as_json, named = simple_text(root, RULES), simple_text(root, "RU")
     played = rulesets.NOT_PLAYED.sub("", named)
-    for text in filter(None, (own, named, played)):
+    for text in filter(None, (as_json, named, played)):
         with contextlib.suppress(InputError):
             rules = rulesets.parse(text, size, komi)
-            if text not in (own, named):
+            if text not in (as_json, named):
                 notes.append(f"RU is {quote(named)}; its tax or White's bonus for handicap stones is not counted")
             return rules, True
     reason = f"RU is {quote(named)}, which nobody knows" if named else "there is no RU"
@@ -443,7 +437,7 @@ def parse(source: str | bytes, where: str) -> Coarse_game_tree:
 
 
 def _is_plain(data: bytes) -> bool:
-    """Whether these are ASCII bytes that mean ASCII in the encoding that the file has."""
+    """Returns whether these bytes are ASCII text in the encoding of the file."""
     may_switch = (_declared_encoding(data) or "").startswith(_STATEFUL) or data.startswith(
         tuple(start for start, _ in STARTS)
     )
@@ -463,7 +457,7 @@ def _num_tokens(data: bytes) -> int:
 
 
 def _complaint(data: bytes, reason: str) -> str:
-    """Returns what is wrong with a text that sgfmill can't parse."""
+    """Returns the error of a text that sgfmill can't parse, in words."""
     if "no SGF data" in reason:
         return "this is no SGF; a game record begins with (;"
     if "unexpected end" not in reason:
@@ -479,21 +473,21 @@ def all_lines(tree: Coarse_game_tree, where: str) -> Iterator[list[Node]]:
     """Yields every line of a tree, the main line first. Raises InputError where they are too long together."""
     total, waiting = 0, [(tree, 0)]
     while waiting:
-        here, before = waiting.pop()
-        length = before + len(here.sequence)
-        waiting += [(child, length) for child in here.children]
-        total += 0 if here.children else length
+        branch, before = waiting.pop()
+        length = before + len(branch.sequence)
+        waiting += [(child, length) for child in branch.children]
+        total += 0 if branch.children else length
     if total > MOST_NODES:
         many = f"all variations together have {total} nodes, more than {MOST_NODES}"
         raise InputError(f"{where}: {many}; read one of them")
     nodes: list[Node] = []
     waiting = [(tree, 0)]
     while waiting:
-        here, depth = waiting.pop()
-        nodes[depth:] = here.sequence
-        if not here.children:
+        branch, depth = waiting.pop()
+        nodes[depth:] = branch.sequence
+        if not branch.children:
             yield list(nodes)
-        waiting += [(child, len(nodes)) for child in reversed(here.children)]
+        waiting += [(child, len(nodes)) for child in reversed(branch.children)]
 
 
 def full_text(node: Node, name: str) -> str:
@@ -528,7 +522,7 @@ def _unescape(raw: bytes, newline: bytes) -> str:
 
 
 def to_text(record: GameRecord, others: Sequence[GameRecord] = ()) -> str:
-    """Returns the game as SGF; others: further lines from the same start, of which the moves are kept as variations.
+    """Returns the game as SGF. others: further lines from the same start, whose moves become variations.
     Raises InputError for a move, stone, colour or property that can't be written."""
     _check(record)
     size = record.rules.size
@@ -561,8 +555,8 @@ def _add_variation(node: Tree_node, record: GameRecord) -> None:
 
 
 def write(path: str | Path, record: GameRecord) -> None:
-    """Writes the game as a file, all of it or nothing. Raises InputError where the file can't be written, and where a
-    file of that name is there that holds anything but a game record."""
+    """Writes the game to a file atomically. Raises InputError where that fails, and where the path holds another kind
+    of file than a game record."""
     text = to_text(record)
     try:
         if os.path.exists(path) and not _is_game_record(path):
@@ -588,7 +582,7 @@ def search_text(winrate_black: float, score_black: float | None, visits: int | N
 
 
 def _check(record: GameRecord) -> None:
-    """Raises InputError for what no file can say."""
+    """Raises InputError for a record that SGF can't hold."""
     last = len(record.moves)
     if record.first not in COLOURS:
         raise InputError(f"SGF: the first colour is {quote(record.first)}; allowed are b and w")
@@ -674,7 +668,7 @@ def _set_stones(node: Tree_node, stones: dict[int, int], size: int) -> None:
 def _set_remark(
     node: Tree_node, comment: str | None, winrate: float | None, score: float | None, visits: int | None
 ) -> None:
-    """Sets a move's comment, and what draws the graphs of Sabaki (SBKV: percent, SBKS: points, both Black's)."""
+    """Sets a move's comment, and the properties of Sabaki's graphs (SBKV: percent, SBKS: points, both Black's)."""
     if winrate is not None:
         _set_text(node, "SBKV", f"{100 * winrate:.2f}")
         comment = comment or search_text(round(winrate, 4), score, visits)
@@ -685,7 +679,7 @@ def _set_remark(
 
 
 def _set_text(node: Tree_node, name: str, text: str) -> None:
-    """Sets a property to a text, with what SGF would take for its end escaped."""
+    """Sets a property to a text, escaped for SGF."""
     node.set_raw(name, sgf_grammar.escape_text(text.encode("UTF-8", "replace")))
 
 

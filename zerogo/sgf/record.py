@@ -17,10 +17,10 @@ UNKNOWN_RESULT = "?"
 
 @dataclass
 class Edit:
-    """Stones that are put down or taken off in the middle of a game; history begins anew there.
+    """Stones that are added or removed in the middle of a game; history begins anew there.
 
-    before: how many moves come before it. stones: point to colour, 0 (empty), 1 (black) or 2 (white). first: who moves
-    next, "b" or "w", empty for whoever's turn it is."""
+    before: the number of moves before it. stones: point to colour, 0 (empty), 1 (black) or 2 (white). first: the side
+    to move next, "b" or "w", empty for the side whose turn it is."""
 
     before: int
     stones: dict[int, int]
@@ -79,7 +79,7 @@ class GameRecord:
         return [other if ply % 2 else self.first for ply in range(len(self.moves))]
 
     def start(self) -> list[list[int]]:
-        """Returns what stands on the board before the first move, rows from the top: 0 empty, 1 black, 2 white."""
+        """Returns the stones before the first move, rows from the top: 0 empty, 1 black, 2 white."""
         size = self.rules.size
         if self.setup is not None:
             return [list(row) for row in self.setup]
@@ -95,19 +95,19 @@ def result_text(score_black: float, by_resignation: bool = False) -> str:
 
 
 def rules_text(rules: Rules) -> str:
-    """Returns the RU that programs understand; for area it says whether suicide is allowed."""
+    """Returns the RU that programs understand; for area scoring it distinguishes whether suicide is allowed."""
     if rules.scoring == "territory":
         return "Japanese"
     return "Tromp-Taylor" if rules.suicide else "Chinese"
 
 
 def replay(record: GameRecord, num_moves: int | None = None) -> tuple[list[GameState], str | None]:
-    """Returns the states after 0, 1, 2, ... moves (at most `num_moves`) as far as they are legal, and what is wrong
-    with the next one or None.
+    """Returns the states after 0, 1, 2, ... legal moves (at most `num_moves`), and the error of the next move, None
+    where all are legal.
 
-    Edits are part of the state that comes before their move; history begins anew there. Where one side moves twice in a
-    row the other one has passed in between, and a game goes on after two passes. No state at all comes back where the
-    position at the start is impossible (a string without liberties)."""
+    An edit is part of the state before the next move; history begins anew there. Where a side moves twice in a row the
+    other one counts as having passed, and a game continues after two passes. There is no state where the position at
+    the start is impossible (a string without liberties)."""
     num_wanted = len(record.moves) if num_moves is None else min(num_moves, len(record.moves))
     turns, edits = record.turns(), {edit.before: edit for edit in record.edits}
     try:
@@ -189,7 +189,7 @@ def positions(
 
 
 def _to_play(record: GameRecord, number: int, part: GameRecord) -> Colour:
-    """Returns who is to move after the record's first moves; part: what `since_edit` returned for them."""
+    """Returns the side to move after the record's first moves. part: their record by `since_edit`."""
     if number < len(record.moves):
         return COLOURS[record.turns()[number]]
     return COLOURS[part.turns()[-1]].other if part.moves else COLOURS[part.first]

@@ -53,7 +53,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Does what the command line says."""
+    """Writes the pictures, or prints the texts, of a command line. Raises InputError for bad settings."""
     from zerogo.show.views import show
 
     show(arguments)

@@ -1,10 +1,9 @@
-"""A board, and what a search or a network says of it, as text for a terminal and as an image for TensorBoard, a file or
-a report. Also several pictures side by side, a network's input planes, the win rate of a game, and the strength of a
-run over time.
+"""A board with the marks of a search or a network, as text for a terminal and as an image for TensorBoard, a file or a
+report. Also mosaics of pictures, a network's input planes, the win rate of a game, and the strength of a run over time.
 
-Each function draws one board on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions
-as everywhere. Images are uint8 [height, width, 3], RGB; `png` makes a file's bytes of one. They are drawn on a
-`Canvas`: shapes in a larger image that is scaled down, which smooths their edges, and text on top in its own size."""
+Each function draws one board on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions as everywhere. Images
+are uint8 [height, width, 3], RGB; `png` makes a file of one. A `Canvas` draws shapes in a larger image and scales it
+down, which smooths their edges, and then draws text at its final size."""
 
 import io
 import math
@@ -199,12 +198,12 @@ def grid_text(labels: Sequence[str], size: int, stones: Tensor | None = None) ->
     label is empty."""
     assert len(labels) == size * size, f"{len(labels)} labels for {size * size} points"
     signs = ["."] * len(labels) if stones is None else [_SIGNS[colour] for colour in stones.flatten().tolist()]
-    shown = [label or sign for label, sign in zip(labels, signs, strict=True)]
-    width = max(len(text) for text in shown)
+    texts = [label or sign for label, sign in zip(labels, signs, strict=True)]
+    width = max(map(len, texts))
     head = "   " + " ".join(f"{letter:>{width}}" for letter in coords.GTP_COLUMNS[:size])
     lines = [head]
     for row in range(size):
-        points = " ".join(f"{text:>{width}}" for text in shown[row * size : (row + 1) * size])
+        points = " ".join(f"{text:>{width}}" for text in texts[row * size : (row + 1) * size])
         lines.append(f"{size - row:2d} {points} {size - row}")
     return "\n".join([*lines, head])
 
@@ -480,24 +479,24 @@ def winrate_chart(winrates_black: Sequence[float], ply: int, width: int, height:
     bottom = height - BOTTOM - len(lines) * (TEXT + 6)
     last = max(1, len(winrates_black) - 1)
 
-    def spot(index: float, rate: float) -> Spot:
+    def _spot(index: float, rate: float) -> Spot:
         return LEFT + (width - LEFT - RIGHT) * index / last, TOP + (bottom - TOP) * (1 - rate)
 
     canvas.box((LEFT, TOP), (width - RIGHT, bottom), (226, 220, 208))
     for rate in (0, 0.25, 0.5, 0.75, 1):
-        canvas.line([spot(0, rate), spot(last, rate)], FAINT if rate == 0.5 else (206, 198, 184))
-        canvas.text((LEFT - 5, spot(0, rate)[1]), f"{100 * rate:.0f}", TEXT, INK, "rm")
+        canvas.line([_spot(0, rate), _spot(last, rate)], FAINT if rate == 0.5 else (206, 198, 184))
+        canvas.text((LEFT - 5, _spot(0, rate)[1]), f"{100 * rate:.0f}", TEXT, INK, "rm")
     steps = (1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1000)  # between written moves, of which there are at most eight
     for index in range(0, last + 1, next((step for step in steps if last / step <= 8), steps[-1])):
-        canvas.text((spot(index, 0)[0], bottom + 10), str(index), TEXT, INK)
-    curve = [spot(index, rate) for index, rate in enumerate(winrates_black) if rate == rate]
+        canvas.text((_spot(index, 0)[0], bottom + 10), str(index), TEXT, INK)
+    curve = [_spot(index, rate) for index, rate in enumerate(winrates_black) if rate == rate]
     if len(curve) > 1:
-        floor = spot(0, 0)[1]
+        floor = _spot(0, 0)[1]
         canvas.polygon([(curve[0][0], floor), *curve, (curve[-1][0], floor)], (60, 58, 56, 110))
         canvas.line(curve, INK, 1.6)
     if 0 <= ply < len(winrates_black) and winrates_black[ply] == winrates_black[ply]:
-        canvas.line([spot(ply, 0), spot(ply, 1)], (*MARK, 110))
-        canvas.disc(spot(ply, winrates_black[ply]), 4, MARK)
+        canvas.line([_spot(ply, 0), _spot(ply, 1)], (*MARK, 110))
+        canvas.disc(_spot(ply, winrates_black[ply]), 4, MARK)
     for number, text in enumerate(lines):
         canvas.text((4, bottom + BOTTOM + (number + 0.5) * (TEXT + 6)), text, TEXT + 1, INK, "lm")
     return canvas.finish()
@@ -522,25 +521,25 @@ def learning_curve(
     low, high = min(values), max(values)
     low, high = low - 0.05 * (high - low + 1), high + 0.05 * (high - low + 1)
 
-    def spot(minutes: float, elo: float) -> Spot:
+    def _spot(minutes: float, elo: float) -> Spot:
         return left + (right - left) * minutes / last, TOP + (bottom - TOP) * (high - elo) / (high - low)
 
     canvas.box((left, TOP), (right, bottom), (240, 235, 226))
     step = round_step(high - low, 8)
     for elo in np.arange(math.ceil(low / step) * step, high, step).tolist():
-        canvas.line([spot(0, elo), spot(last, elo)], (216, 208, 194))
-        canvas.text((left - 5, spot(0, elo)[1]), f"{elo:g}", TEXT, INK, "rm")
+        canvas.line([_spot(0, elo), _spot(last, elo)], (216, 208, 194))
+        canvas.text((left - 5, _spot(0, elo)[1]), f"{elo:g}", TEXT, INK, "rm")
     unit, name = (60, "hours") if last > 300 else (1, "minutes")
     for time in np.arange(0, last / unit * (1 + 1e-9), round_step(last / unit, 8)).tolist():
-        canvas.text((spot(time * unit, low)[0], bottom + 10), f"{time:g}", TEXT, INK)
+        canvas.text((_spot(time * unit, low)[0], bottom + 10), f"{time:g}", TEXT, INK)
     canvas.text(((left + right) / 2, height - 9), f"{name} of training", TEXT + 1, INK)
     for player, elo in levels.items():
-        canvas.line([spot(0, elo), spot(last, elo)], FAINT)
-        canvas.text((right - 4, spot(0, elo)[1] - 7), player, TEXT, FAINT, "rm", right - left)
-    upper, lower = ([spot(point[0], point[k]) for point in points] for k in (3, 2))
+        canvas.line([_spot(0, elo), _spot(last, elo)], FAINT)
+        canvas.text((right - 4, _spot(0, elo)[1] - 7), player, TEXT, FAINT, "rm", right - left)
+    upper, lower = ([_spot(point[0], point[k]) for point in points] for k in (3, 2))
     canvas.polygon([*upper, *reversed(lower)], (*HEAT, 50))
-    canvas.line([spot(minutes, elo) for minutes, elo, *_ in points], HEAT, 1.8)
+    canvas.line([_spot(minutes, elo) for minutes, elo, *_ in points], HEAT, 1.8)
     for minutes, elo, *interval in points:
-        canvas.line([spot(minutes, end) for end in interval], (*HEAT, 150))
-        canvas.disc(spot(minutes, elo), 2.5, HEAT)
+        canvas.line([_spot(minutes, end) for end in interval], (*HEAT, 150))
+        canvas.disc(_spot(minutes, elo), 2.5, HEAT)
     return canvas.finish()

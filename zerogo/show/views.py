@@ -1,4 +1,4 @@
-"""`zerogo show`: positions of a game, what a network and its search say of each, and the views that `--what` names."""
+"""`zerogo show`: positions of a game with the evaluation and search of a network, and the views of `--what`."""
 
 import argparse
 import dataclasses
@@ -20,14 +20,13 @@ from zerogo.evaluator import Evaluation, Evaluator
 from zerogo.features import Encoder, make_encoder
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analyst import PLAYER_HELP, Analysis, Analyst
+from zerogo.players.analyst import Analysis, Analyst
 from zerogo.players.engine import Engine, Options
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules, coords
 from zerogo.selfplay.playout import MOST_PLAYOUTS, playouts_of
 from zerogo.sgf.record import COLOURS
 from zerogo.show import picture
-from zerogo.system import bounds
 from zerogo.system.runtime import make_directory, write_atomically
 
 SUFFIXES = (".png", ".gif")
@@ -41,7 +40,7 @@ _RANGE = re.compile(r"(-?\d{1,9})(?:-(-?\d{1,9}))?")
 
 @dataclasses.dataclass(frozen=True)
 class Models:
-    """What a command line names, None where it names none, and how to draw it. rules: those of the checkpoint. cell:
+    """The models of a command line, None where it names none, and how to draw. rules: those of the checkpoint. cell:
     pixels between two lines, 0 for a size by the board. has_numbers: whether stones carry move numbers."""
 
     analyst: Analyst | None = None
@@ -55,8 +54,6 @@ def make_models(arguments: argparse.Namespace) -> Models:
     """Returns the analyst and the encoder of a command line. Raises InputError for those that don't exist."""
     checkpoint, symmetries, simulations = arguments.checkpoint, arguments.symmetries, arguments.simulations
     is_network = checkpoint is not None and playouts_of(checkpoint) is None
-    if is_network and not bounds.shipped(checkpoint).exists():
-        raise InputError(f"--checkpoint: {bounds.no_such_player(checkpoint, PLAYER_HELP)}")
     if simulations is not None and not 1 <= simulations <= MOST_PLAYOUTS:
         raise InputError(f"--simulations is {simulations}; allowed are 1 to {MOST_PLAYOUTS}")
     arguments.overrides = [] if symmetries is None else [f"evaluation.symmetry={symmetries}"]
@@ -92,7 +89,8 @@ def read_game(path: str | Path) -> ShownGame:
 
 
 def empty_game(models: Models) -> ShownGame:
-    """Returns an empty board with the checkpoint's rules. Raises InputError where nothing says how large it is."""
+    """Returns an empty board with the checkpoint's rules. Raises InputError without a checkpoint, which has its
+    size."""
     if models.rules is None:
         raise InputError("there is nothing to show; give an SGF file, or a checkpoint, whose empty board is shown")
     return ShownGame("empty board", sgf.GameRecord(models.rules, []), 0)
@@ -131,14 +129,14 @@ def _moment(number: int, game: ShownGame) -> int:
 class Scene:
     """One moment of a game. Evaluation, analysis and planes are computed at their first use, each scene by itself."""
 
-    def __init__(self, shown: ShownGame, move: int, models: Models) -> None:
-        self.shown, self.move, self.models = shown, move, models
-        self.game = LiveGame.of_record(shown.record, move)
+    def __init__(self, shown_game: ShownGame, move: int, models: Models) -> None:
+        self.shown_game, self.move, self.models = shown_game, move, models
+        self.game = LiveGame.of_record(shown_game.record, move)
         if models.analyst is not None:
-            require_size(models.analyst, self.game.size, f"{shown.name} is on")
+            require_size(models.analyst, self.game.size, f"{shown_game.name} is on")
         self.cell = models.cell or next(cell for max_side, cell in CELLS if self.game.size <= max_side)
         self.stones = torch.tensor(self.game.state.stones(), dtype=torch.int8)
-        turns = shown.record.turns()
+        turns = shown_game.record.turns()
         # Who moves next in the game, at its end the other side.
         self.to_play = COLOURS[turns[move]] if move < len(turns) else self.game.to_play
         self.sign_black = 1 if self.to_play is Colour.BLACK else -1  # turns the side to move's view into Black's
@@ -146,23 +144,23 @@ class Scene:
     @property
     def last_action(self) -> int | None:
         """The last move, None before the first."""
-        return self.shown.record.moves[self.move - 1] if self.move else None
+        return self.shown_game.record.moves[self.move - 1] if self.move else None
 
     @property
     def numbers(self) -> dict[int, int]:
         """The move number of each stone that a move has put on the board, by point."""
         stones = [*self.stones.flatten().tolist(), 0]  # no stone for a pass
-        placed = {action: number for number, action in enumerate(self.shown.record.moves[: self.move], start=1)}
+        placed = {action: number for number, action in enumerate(self.shown_game.record.moves[: self.move], start=1)}
         return {point: number for point, number in placed.items() if stones[point]}
 
     @property
     def heading(self) -> str:
         """Which moment of which game it is, and the analyst's name."""
-        words = [self.shown.name]
+        words = [self.shown_game.name]
         if self.last_action is not None:
-            colour = "Black" if self.shown.record.turns()[self.move - 1] == "b" else "White"
+            colour = "Black" if self.shown_game.record.turns()[self.move - 1] == "b" else "White"
             words.append(f"move {self.move} ({colour} {coords.to_gtp(self.last_action, self.game.size)})")
-        elif self.shown.record.moves:
+        elif self.shown_game.record.moves:
             words.append("move 0")
         words.append(f"{self.to_play.name.capitalize()} to move")
         return ", ".join(words if self.models.analyst is None else [*words, self.models.analyst.name])
@@ -204,7 +202,7 @@ def evaluate_winrates(game: ShownGame, analyst: Analyst) -> np.ndarray:
 
 
 class Shown(NamedTuple):
-    """What a view shows of a scene. draw: draws its picture, uint8 [height, width, 3]."""
+    """A view of a scene as text and as a picture. draw: returns the picture, uint8 [height, width, 3]."""
 
     text: str
     draw: Callable[[], np.ndarray]
@@ -250,7 +248,7 @@ def _ownership(scene: Scene) -> Shown:
 
 
 def _value(scene: Scene) -> Shown:
-    rates, score = evaluate_winrates(scene.shown, scene.models.analyst), _score_text(scene)
+    rates, score = evaluate_winrates(scene.shown_game, scene.models.analyst), _score_text(scene)
     shares = [f"{100 * rate:5.1f}" for rate in rates]
     rows = [f"{start:4d}: {' '.join(shares[start : start + 10])}" for start in range(0, len(shares), 10)]
     text = "\n".join([score, "Black's win rate in % after each move:", *rows])
@@ -329,7 +327,7 @@ NEEDED = {
 
 
 def show(arguments: argparse.Namespace) -> None:
-    """Prints text and writes pictures as a command line says, see `show.__main__.parse`. Raises InputError for bad
+    """Prints text and writes pictures of a command line, see `show.__main__.parse`. Raises InputError for bad
     options."""
     if arguments.out is not None and arguments.out.suffix.lower() not in SUFFIXES:
         raise InputError(f"--out is {arguments.out}; allowed are names that end in {' or '.join(SUFFIXES)}")
@@ -376,7 +374,7 @@ def as_image(scene: Scene, what: Sequence[str]) -> np.ndarray:
 
 
 def _write_pictures(scenes: list[Scene], what: Sequence[str], out: Path | None) -> None:
-    """Writes one PNG for each scene, or one GIF of all, and says where."""
+    """Writes one PNG for each scene, or one GIF of all, and prints the paths."""
     if out is not None:
         make_directory(out.parent)
     if out is not None and out.suffix.lower() == ".gif":
@@ -394,7 +392,7 @@ def _write_pictures(scenes: list[Scene], what: Sequence[str], out: Path | None) 
 
 
 def _save(path: Path, writer: Callable[[BinaryIO], Any]) -> None:
-    """Writes a file whole, and says where. Raises InputError where it can't be."""
+    """Writes a file atomically and prints its path. Raises InputError where that fails."""
     try:
         write_atomically(path, writer, keep_special=True)
     except OSError as error:
@@ -406,7 +404,7 @@ def _names(scenes: list[Scene], out: Path | None) -> list[Path]:
     """Returns a file's name for each scene: `out` itself for one, with the number of the move for several."""
     if out is not None and len(scenes) == 1:
         return [out]
-    stem = f"{Path(scenes[0].shown.name).stem.replace(' ', '-')}-move" if out is None else f"{out.stem}-"
+    stem = f"{Path(scenes[0].shown_game.name).stem.replace(' ', '-')}-move" if out is None else f"{out.stem}-"
     width = len(str(max(scene.move for scene in scenes)))
     folder = Path() if out is None else out.parent
     return [folder / f"{stem}{scene.move:0{width}d}.png" for scene in scenes]
