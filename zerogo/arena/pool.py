@@ -174,7 +174,7 @@ def draw_curve(folder: Path, path: Path) -> None:
     meetings, times = read_run(folder), []
     with suppress(FileNotFoundError):
         for line in (folder / "logs" / METRICS_FILE).read_bytes().splitlines():
-            with suppress(ValueError, KeyError):  # an incomplete line, and one without a time
+            with suppress(ValueError, KeyError, TypeError):  # an incomplete line, and one without a time
                 record = json.loads(line)
                 times.append((record["step"], record["time/minutes"]))
     if not times:
