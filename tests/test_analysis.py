@@ -232,8 +232,7 @@ def test_terminate() -> None:
     assert (last["id"], last["turnNumber"]) == ("b", 0)
     nobody = {"id": "v", "action": "terminate", "terminateId": "nobody"}
     assert session.ask(nobody) == [nobody]
-    [error] = session.ask(nobody | {"turnNumbers": [1.5]})
-    assert error["error"] == f"a turn is 1.5; it must be a whole number from 0 to {2**31 - 1}"
+    assert "a whole number from 0 to 2147483647" in session.ask(nobody | {"turnNumbers": [1.5]})[0]["error"]
     session.take(*(query(name, maxVisits=10**6) for name in "cde"))
     session.engine.step()
     replies = [

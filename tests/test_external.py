@@ -65,26 +65,16 @@ def test_replies_are_read(case: str) -> None:
     assert engine(answer=lambda line: raw).ask(["genmove b"], 20) == [expected]
 
 
-ENDLESS = {
-    "a line": "= " + "x" * 5000,
-    "short lines": "= 1\na\nb\n" * 500,
-    "blank lines": "\n" * 5000,
-    "whole answers": "= D4\n\n" * 500,
-    "whole answers with numbers": "=1 D4\n\n" * 500,
-    "a banner": "hello\n\n" * 500,
-}
-
-
-@pytest.mark.parametrize("case", ENDLESS)
-def test_an_answer_without_end_is_cut(case: str) -> None:
+@pytest.mark.parametrize(("start", "part", "times"), TABLES["endless answers"])
+def test_an_answer_without_end_is_cut(start: str, part: str, times: int) -> None:
     """An engine that knows numbers is found out at the next answer; whoever repeats whole ones plays none of them
     twice in a position. Memory stays flat in any case."""
-    process = engine(answer=lambda line: "")
-    process._answer_to, process._read_and_write = None, lambda seconds: read(process, ENDLESS[case].encode())
+    process, text = engine(answer=lambda line: ""), (start + part * times).encode()
+    process._answer_to, process._read_and_write = None, lambda seconds: read(process, text)
     with within(10):
-        if "numbers" in case:
+        if part == "=1 D4\n\n":
             assert process.ask(["genmove b"], 20) == ["D4"]
-        if case == "whole answers":
+        if part == "= D4\n\n":
             assert process.ask(["genmove b"] * 1000, 20) == ["D4"] * 1000
         else:
             fault = "more than 262144 bytes for an answer|where the answer to 'genmove w'"
@@ -143,12 +133,7 @@ def test_a_match_may_grow_and_nothing_else(tmp_path: Path) -> None:
     arena.evaluate(["random", "random"], 4, config(), tmp_path / "a")
     (grown,) = arena.evaluate(["random", "random"], 8, config(), tmp_path / "a", resume=True)
     assert same(grown, arena.evaluate(["random", "random"], 8, config(), tmp_path / "b")[0])
-    for names, games, overrides, what in (
-        (["random", "random"], 4, [], "has games 8, not 4"),
-        (["random", "mcts:2"], 8, [], "has players random, random, not random, mcts:2"),
-        (["random", "random"], 8, ["game.komi=1.5"], "has komi 0.5, not 1.5"),
-        (["random", "random"], 8, ["run.seed=5"], "has seed 1, not 5"),
-    ):
+    for names, games, overrides, what in TABLES["settings that may not change"]:
         with pytest.raises(InputError, match=what):
             arena.evaluate(names, games, config(*overrides), tmp_path / "a", resume=True)
     with pytest.raises(InputError, match="already holds a match; resume it with --resume"):
@@ -217,11 +202,7 @@ def test_an_engine_that_knows_them_is_told_rules_and_seeds(tmp_path: Path) -> No
 
 
 def test_what_can_not_start_is_refused_at_once() -> None:
-    for mode, size, sentence in (
-        ("dead", 5, r"dead ended with status 1 at 'list_commands' \(cannot find my network\); it was started as: "),
-        ("good", 25, "good refused 'boardsize 25': unacceptable size; it was started as: "),
-        ("misleading", 5, r"misleading said '=1 boardsize.*' where the answer to 'boardsize 5' was due"),
-    ):
+    for mode, size, sentence in TABLES["what can not start"]:
         with pytest.raises(InputError, match=sentence):
             use(mode).check(Rules(size))
     settings = config("evaluation.engine_start_seconds=0.2").evaluation

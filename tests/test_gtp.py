@@ -279,20 +279,23 @@ def test_wrong_words_on_the_command_line(arguments: list[str], words: str, capsy
     assert ended.value.code == 2 and words in capsys.readouterr().err
 
 
+def talked_with(player: str, log: Path | str, text: bytes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (folder / "sent").write_bytes(text)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    with (folder / "sent").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        program.main(program.parse(f"--checkpoint {player} --device cpu game.size=5 --log {log}".split()))
+    return sys.stdout.buffer.getvalue().decode()
+
+
 def test_bytes_through_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """Bytes that are no text, half lines and an end in the middle of an analysis: it ends as it should, every id
     answered, and all stands in its log."""
     sent = [f"{number} {line}" for number, line in enumerate(requests_of(SCRIPTS["moves"]))]
     noise = b"\xff\xfe # \x00\n# \x80\r\n\n\xc3 x\n"
     text = noise + "\n".join(sent).encode() + b"\n" + noise + b"77 showboard\n88 lz-analyze 1"
-    (tmp_path / "sent").write_bytes(text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
-    words = f"--checkpoint mcts:1 --device cpu game.size=5 --log {tmp_path}/log"
-    with (tmp_path / "sent").open() as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        program.main(program.parse(words.split()))
-    written, errors = sys.stdout.buffer.getvalue().decode(), capsys.readouterr().err
+    written, errors = talked_with("mcts:1", tmp_path / "log", text, tmp_path, monkeypatch), capsys.readouterr().err
     assert "GTP ready\n" in errors and "Traceback" not in errors and "internal error" not in errors
     assert (tmp_path / "log").read_text().count("\n< =77") == 1
     requests = list(filter(None, map(parse, text.decode("utf-8", "replace").split("\n"))))
@@ -303,10 +306,5 @@ def test_bytes_through_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_log_that_cannot_be_written_ends_no_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    (tmp_path / "sent").write_text("1 name\n2 quit\n")
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
-    with (tmp_path / "sent").open() as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        program.main(program.parse("--checkpoint random --device cpu game.size=5 --log /dev/full".split()))
-    assert sys.stdout.buffer.getvalue().decode() == "=1 zerogo\n\n=2\n\n"
+    assert talked_with("random", "/dev/full", b"1 name\n2 quit\n", tmp_path, monkeypatch) == "=1 zerogo\n\n=2\n\n"
     assert capsys.readouterr().err.count("cannot write the log /dev/full: No space left on device; it ends here") == 1

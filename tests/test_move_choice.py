@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from diagrams import parse
+from tables import tables
 
 from zerogo import board, scoring
 from zerogo.evaluator import Evaluation
@@ -16,7 +17,7 @@ from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import MoveChoiceSettings, decide, final_score_black, final_status
 from zerogo.rules import Rules, coords
 
-BLACK, WHITE = Colour.BLACK, Colour.WHITE
+BLACK, WHITE, TABLES = Colour.BLACK, Colour.WHITE, tables("move_choice")
 USUAL, CLEANUP = MoveChoiceSettings(), MoveChoiceSettings(cleanup=True)
 BOTH = pytest.mark.parametrize("mirrored", [False, True], ids=["black", "white"])
 
@@ -137,12 +138,7 @@ def test_plays_on_while_much_is_unsettled(mirrored: bool) -> None:
     for values in ({"pass": 1.0, "C4": -0.2}, {"C4": 0.3, "pass": 1.0}, {}):
         assert choice(early, analysis(early, values, 0.95)) != "pass", values
     fought = position("X X . O . \n . X O . O \n X . X O . \n . X . O . \n . . X O .", mirrored, passed=True, komi=-3.5)
-    for values, ownership, expected in (
-        ({"C5": 0.3, "pass": 1.0}, 0.4, "C5"),
-        ({"pass": 1.0, "C5": 0.3}, 0.4, "C5"),
-        ({"pass": 1.0, "C5": -0.3}, 0.4, "pass"),  # all else loses
-        ({"C5": 0.3, "pass": 1.0}, 0.8, "pass"),
-    ):
+    for values, ownership, expected in TABLES["a fought board, its other half"]:
         assert choice(fought, analysis(fought, values, ownership)) == expected, (values, ownership)
 
 
@@ -166,17 +162,10 @@ def test_never_plays_inside_pass_alive_territory(mirrored: bool) -> None:
 @BOTH
 def test_does_not_fill_decided_points_when_a_pass_costs_nothing(mirrored: bool) -> None:
     sure = np.array([[1, 1, 1, 1, -1, -1, -1]] * 7) * 0.97
-    with_dame = sure * np.array([1, 1, 1, 0, 1, 1, 1])
-    for rules, values, ownership, expected in (
-        ("area", {"A1": 0.99, "pass": 0.98}, sure, "pass"),
-        ("area", {"A1": 0.99, "pass": 0.7}, sure, "A1"),  # the search sees that a defence is needed
-        ("area", {"A1": 0.99}, sure, "A1"),  # the search did not look at a pass
-        ("area", {"D1": 0.99, "pass": 0.98}, with_dame, "D1"),  # dame are worth a point by area
-        ("territory", {"A1": 0.99, "pass": 0.98}, with_dame, "pass"),  # a move inside territory costs a point
-        ("territory", {"D1": 0.99, "pass": 0.98}, with_dame, "D1"),
-    ):
+    ownerships = {"sure": sure, "with dame": sure * np.array([1, 1, 1, 0, 1, 1, 1])}
+    for rules, values, owned, expected, why in TABLES["decided points"]:
         game = position(". . X . O . . \n" * 7, mirrored, komi=-3.5, scoring=rules)
-        assert choice(game, analysis(game, values, ownership)) == expected, (rules, values)
+        assert choice(game, analysis(game, values, ownerships[owned])) == expected, why
 
 
 @BOTH

@@ -7,6 +7,7 @@ import pytest
 import tiny
 import torch
 from boards import after_random_moves
+from tables import tables
 from torch import Tensor
 
 from zerogo import board, kernels
@@ -15,7 +16,7 @@ from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move, Point
 from zerogo.players import Player
-from zerogo.players.analyst import GUMBEL_UNTIL, SearchPlayer, make_analyst, make_player, read_analyses
+from zerogo.players.analyst import SearchPlayer, make_analyst, make_player, read_analyses
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.search.tree import ROOT
@@ -171,15 +172,7 @@ def test_a_network_of_another_board_size_is_refused() -> None:
         player.choose(board.new_games(1, Rules(5)), torch.arange(1), seed=1)
 
 
-@pytest.mark.parametrize(
-    ("simulations", "chosen", "algorithm", "considered"),
-    [
-        (8, "auto", "gumbel", 4),
-        (GUMBEL_UNTIL, "auto", "gumbel", 16),
-        (GUMBEL_UNTIL + 1, "auto", "puct", 16),
-        (8, "puct", "puct", 4),
-    ],
-)
+@pytest.mark.parametrize(("simulations", "chosen", "algorithm", "considered"), tables("players")["searches"])
 def test_a_network_searches_to_play_well(simulations: int, chosen: str, algorithm: str, considered: int) -> None:
     """Not by the numbers of self-play: Gumbel begins with no more moves than the simulations can tell apart."""
     config = tiny.config("search.max_considered=2", "search.c_puct=3", "search.algorithm=puct")

@@ -27,16 +27,9 @@ def by_sgfmill(record: GameRecord) -> Sgf_game:
 def test_winrates_and_scores_make_graphs() -> None:
     record = GameRecord(Rules(5), [0, 1, 2, 3], comments=[None, "mine"], visits=[600, 8])
     record.winrates_black, record.scores_black = [0.525, 0.1, None, 1.0], [0.75, -3.0, 2.0]
-    nodes = by_sgfmill(record).get_main_sequence()[1:]
-    found = [[node.get_raw(name).decode() if node.has_property(name) else "" for node in nodes] for name in WRITTEN]
-    assert dict(zip(WRITTEN, found, strict=True)) == WRITTEN
-
-
-WRITTEN = {
-    "SBKV": ["52.50", "10.00", "", "100.00"],
-    "SBKS": ["0.75", "-3.00", "2.00", ""],
-    "C": ["0.47 0.53 0.00 -0.8 v=600", "mine", "", "0.00 1.00 0.00 0.0"],
-}
+    nodes, remarks = by_sgfmill(record).get_main_sequence()[1:], TABLES["written remarks"]
+    found = [[node.get_raw(name).decode() if node.has_property(name) else "" for node in nodes] for name in remarks]
+    assert dict(zip(remarks, found, strict=True)) == remarks
 
 
 def test_the_text_of_a_file() -> None:
