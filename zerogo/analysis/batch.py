@@ -124,7 +124,7 @@ class SearchBatch:
             self.search_state = self.search.init(filled, self.kind.nodes)
             if not host_read_is_free(filled.black):
                 self.search.begin(self.search_state, torch.arange(len(self.tasks), device=device), 0, SEED)
-        self.search.replace(self.search_state, index, board.put_(self.search_state.states, index, states))
+        self.search.reset_trees(self.search_state, index, board.put_(self.search_state.states, index, states))
         budget = torch.tensor([task.visits - 1 for task in tasks], device=device)
         keys = torch.tensor([task.query.key(task.turn) for task in tasks], device=device)
         self.search.begin(self.search_state, index, budget, SEED, game_ids=keys)
