@@ -197,7 +197,9 @@ def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
     stopped = PlayedGame(3, False, [], math.nan, 0, False, stones, Stop(FORFEIT, True, "crashed"))
     with Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=False) as journal:
         journal.add(0, [counted, stopped])
-        with pytest.raises(InputError, match="already in use by process .*; wait for it or give --out another folder"):
+        with pytest.raises(
+            InputError, match="already in use by another process .*; wait for it or give --out another folder"
+        ):
             Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=True)
     with open(tmp_path / GAMES_FILE, "ab") as file:
         file.write(b'{"match": 0}\n\xff\n[1]\n{"match": 7, "ga')

@@ -86,12 +86,6 @@ def test_on_1x1_there_is_one_game(superko: str) -> None:
     assert game.play(PASS).play(PASS).area_score_black() == 0.0
 
 
-def random_move(game: GameState, rng: random.Random, pass_share: float = 0.02) -> Move:
-    """Returns a legal move: seldom a pass, else any play; a pass where there is none."""
-    moves = game.legal_moves()
-    return PASS if len(moves) == 1 or rng.random() < pass_share else rng.choice(moves[:-1])
-
-
 def sgfmill_stones(board: SgfmillBoard) -> list[list[int]]:
     colours = {None: 0, "b": 1, "w": 2}
     return [[colours[board.get(row, column)] for column in range(board.side)] for row in reversed(range(board.side))]
@@ -110,7 +104,8 @@ def test_random_games_agree_with_sgfmill(size: int, num_games: int) -> None:
             game = GameState.new(Rules(size=size, superko=superko, suicide=suicide))
             board, placed = SgfmillBoard(size), {BLACK: 0, WHITE: 0}
             while not game.is_over and game.ply < 3 * size * size:
-                move, player, before, stones = random_move(game, rng), game.to_play, game, game.stones()
+                legal, player, before, stones = game.legal_moves(), game.to_play, game, game.stones()
+                move = PASS if len(legal) == 1 or rng.random() < 0.02 else rng.choice(legal[:-1])
                 game = game.play(move)
                 if move.point is not None:
                     row, column = size - 1 - move.point.row, move.point.column

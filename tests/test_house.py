@@ -38,14 +38,13 @@ LAYERS = (
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 
 # Lines that the whole package may have, formatted at 120 columns. A bound that only falls; 22,500 is the aim.
-MOST_LINES = 32_040  # for KataGo's networks, for what tries kernels before they are used, for scores of a search
+MOST_LINES = 32_038  # for KataGo's networks, for what tries kernels before they are used, for scores of a search
 MOST_PAGE_LINES = 1300  # of the tab's JavaScript and CSS; a played game is a state machine that needs no browser
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 150, 15_724, 7_654  # losses and the random player are read, too
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 150, 15_720, 7_654  # losses and the random player are read, too
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 MOST_FILES_AT_THE_TOP = 10
 # Words that are no name: they say that there is something, not what. `Readout.parts` is in the names of all weights.
-NO_NAMES = set("found given known wanted taken most parts".split())
-MORE_NO_NAMES = NO_NAMES | set("own beside told asked".split())  # but in the rules of one game and their scores
+NO_NAMES = set("found given known wanted taken most parts own beside told asked everything".split())
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 SOURCES = sorted([*FILES, *ROOT.glob("*.py"), *(ROOT / "tests").glob("*.py")])
@@ -177,8 +176,7 @@ def test_variables_are_named_for_what_they_hold() -> None:
         nodes = [node for function in functions(path) for node in ast.walk(function)]
         names = [(node.id, node) for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
         names += [(node.arg, node) for node in nodes if isinstance(node, ast.arg)]
-        no_names = NO_NAMES if name_of(path) in ("zerogo.game", "zerogo.scoring") else MORE_NO_NAMES
-        bad += [f"{path.name}:{node.lineno} {name}" for name, node in names if name in no_names]
+        bad += [f"{path.name}:{node.lineno} {name}" for name, node in names if name in NO_NAMES]
     assert not bad
 
 

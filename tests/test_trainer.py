@@ -15,9 +15,8 @@ from zerogo.config import NetworkConfig, TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import Network
-from zerogo.network import trainer as trainer_module
 from zerogo.network.losses import LOSSES, Targets, loss_terms, metrics
-from zerogo.network.trainer import Trainer
+from zerogo.network.trainer import WEIGHT_DECAY, Trainer
 from zerogo.replay import TrainingBatch
 from zerogo.rules import Rules
 
@@ -164,26 +163,31 @@ def test_augmented_samples_are_equivariant(sizes: list[int]) -> None:
 def test_learning_rate() -> None:
     schedule = ((0.0, 1.0), (0.5, 0.3), (0.8, 0.1))
     trainer = make_trainer(dataclasses.replace(SETTINGS, learning_rate=1.0, warmup_samples=32, schedule=schedule))
-    rates = []
-    for samples in (0, 8, 24, 1000):
+    for samples, rate in ((0, 0.25), (8, 0.5), (24, 1.0), (1000, 1.0)):
         trainer.samples = samples
-        rates.append(trainer.learning_rate())
-    assert rates == [0.25, 0.5, 1.0, 1.0]
+        assert trainer.learning_rate() == rate
     for progress, rate in ((0.49, 1.0), (0.5, 0.3), (0.79, 0.3), (0.8, 0.1), (7.0, 0.1)):
         trainer.set_progress(progress)
         assert trainer.learning_rate() == rate
 
 
 def test_gradients_are_clipped_and_only_kernels_decay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_module, "MAX_GRADIENT_NORM", 1e-3)
+    monkeypatch.setattr("zerogo.network.trainer.MAX_GRADIENT_NORM", 1e-3)
     trainer = make_trainer()
     metrics = trainer.step(make_batch())
     norm = torch.stack([parameter.grad.norm() for parameter in trainer.network.parameters()]).norm()
     assert metrics["gradient_norm"] > 1e-2 and torch.isclose(norm, torch.tensor(1e-3), rtol=1e-2)
     decaying, others = trainer.optimizer.param_groups
-    assert decaying["weight_decay"] == trainer_module.WEIGHT_DECAY and others["weight_decay"] == 0.0
+    assert decaying["weight_decay"] == WEIGHT_DECAY and others["weight_decay"] == 0.0
     assert {p.ndim for p in decaying["params"]} == {2, 4} and {p.ndim for p in others["params"]} == {1}
     assert len(decaying["params"]) + len(others["params"]) == len(list(trainer.network.parameters()))
+
+
+def test_the_state_of_another_optimiser_is_left() -> None:
+    trainer = make_trainer()
+    of_sgd = torch.optim.SGD(trainer.network.parameters(), 0.1).state_dict()
+    trainer.load_state_dict(trainer.state_dict() | {"optimizer": of_sgd})
+    assert math.isfinite(trainer.step(make_batch())["loss"])
 
 
 def test_average_is_the_bias_corrected_mean() -> None:
@@ -227,8 +231,7 @@ def test_statistics_belong_to_the_averaged_weights(mixed: bool) -> None:
 
 def test_heads_that_are_not_known() -> None:
     assert set(HEADS) <= set(LOSSES)
-    trainer = make_trainer()
     with pytest.raises(InputError, match="'ladder'"):
-        Trainer(trainer.network, ENCODER, SETTINGS, {"ladder": 1.0}, "cpu", torch.float32)
+        Trainer(make_trainer().network, ENCODER, SETTINGS, {"ladder": 1.0}, "cpu", torch.float32)
     fewer = make_trainer(heads={"policy": 1.0, "value": 1.0})
     assert "ownership_loss" not in fewer.step(make_batch())

@@ -178,6 +178,4 @@ def different(one: Path, other: Path) -> list[str]:
 
 
 def _same(one: object, other: object) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return torch.equal(one, other)
-    return one == other
+    return torch.equal(one, other) if isinstance(one, Tensor) and isinstance(other, Tensor) else one == other

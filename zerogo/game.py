@@ -201,8 +201,8 @@ class Board:
             self.position -= _digit(stone, self._strings.pop(stone).colour, self.size)
         for stone in stones:
             for near in neighbours(stone, self.size):
-                if beside := self._strings.get(near):
-                    self._set(beside._replace(liberties=beside.liberties | {stone}))
+                if string := self._strings.get(near):
+                    self._set(string._replace(liberties=string.liberties | {stone}))
 
     def territory(self) -> dict[Colour, set[Point]]:
         """Returns by colour the empty points from which only its stones are reached; nobody's on an empty board."""

@@ -167,11 +167,11 @@ def pass_alive_rows(
     flags = _flags(suicide, on_board)
     if (fast := kernels.module_for("scoring", black.device)) is not None:
         return fast.pass_alive_rows(black, white, on_board, flags, by_vital)
-    own, board = torch.cat((black, white)), torch.cat((on_board, on_board))
-    other = board & ~own
+    stones, board = torch.cat((black, white)), torch.cat((on_board, on_board))
+    other = board & ~stones
     empty = other & ~torch.cat((white, black))
     must_touch = torch.where(torch.cat((flags, flags)).unsqueeze(1), other, empty)
-    area = _benson(own, other, empty, must_touch, may_wait or flood.host_read_is_free(own), by_vital)
+    area = _benson(stones, other, empty, must_touch, may_wait or flood.host_read_is_free(stones), by_vital)
     return area[: len(black)], area[len(black) :]
 
 
@@ -179,27 +179,24 @@ def pass_alive_rows(
 
 
 def _benson(
-    own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, host_read_is_free: bool, by_vital: bool
+    stones: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, host_read_is_free: bool, by_vital: bool
 ) -> Tensor:
-    """Returns the pass-alive area of own stones: all planes and the result int32 [X, N].
+    """Returns the pass-alive area of the stones of a colour: all planes and the result int32 [X, N].
 
     host_read_is_free: the rounds end when a look by the host, one a round, finds that nothing changed; otherwise their
     number depends on N alone. must_touch: the points of a region that must be next to a string for the region to be
     vital to it. A string or region is known by its label, one of its points; label P stands for none. A region can only
     be vital to the strings next to the first of its must-touch points, at most four."""
-    board_size = own.shape[1]
-    num_points = board_size * board_size
-    is_own, is_other, is_empty, is_must = (
-        flood.unpack_rows(rows).flatten(1) for rows in (own, other, empty, must_touch)
-    )
+    board_size, num_points, planes = stones.shape[1], stones.shape[1] ** 2, (stones, other, empty, must_touch)
+    is_own, is_other, is_empty, is_must = (flood.unpack_rows(rows).flatten(1) for rows in planes)
     labels = flood.string_labels(is_own | is_other, board_size, colour=is_own.to(torch.int8))
-    beside = _labels_beside(torch.where(is_own, labels, num_points), board_size)
-    candidates, is_vital = _vital_strings(labels, beside, is_empty, is_must)
+    adjacent = _labels_beside(torch.where(is_own, labels, num_points), board_size)
+    candidates, is_vital = _vital_strings(labels, adjacent, is_empty, is_must)
 
     alive = torch.ones_like(labels[:, :1], dtype=torch.bool).expand(-1, num_points + 1)
     # A round before the last strikes off at least one string, and strings of one colour are at most half of the points.
     for _ in range((num_points + 1) // 2 + 1):
-        is_closed = ~_touches_struck(labels, beside, alive)
+        is_closed = ~_touches_struck(labels, adjacent, alive)
         counted = (is_vital & is_closed.unsqueeze(1)).to(torch.int32).flatten(1)
         counts = torch.zeros_like(alive, dtype=torch.int32).scatter_add_(1, candidates.flatten(1), counted)
         before, alive = alive, alive & (counts >= 2)
@@ -207,8 +204,8 @@ def _benson(
         if host_read_is_free and torch.equal(alive, before):
             break
     is_safe = is_own & alive.gather(1, labels)
-    is_closed = ~_touches_struck(labels, beside, alive) & is_safe.any(1, keepdim=True)
-    is_hidden = is_other & (beside == num_points).all(1)
+    is_closed = ~_touches_struck(labels, adjacent, alive) & is_safe.any(1, keepdim=True)
+    is_hidden = is_other & (adjacent == num_points).all(1)
     hidden = torch.zeros_like(labels).scatter_add_(1, labels, is_hidden.to(torch.int64))
     is_mine = is_closed & ((is_vital.any(1) | (hidden <= 1)) if by_vital else (hidden <= 1))
     area = is_safe | (is_other & is_mine.gather(1, labels))
@@ -224,7 +221,7 @@ def _labels_beside(labels: Tensor, board_size: int) -> Tensor:
     return torch.stack([side.flatten(1) for side in sides], dim=1)
 
 
-def _vital_strings(labels: Tensor, beside: Tensor, is_empty: Tensor, is_must: Tensor) -> tuple[Tensor, Tensor]:
+def _vital_strings(labels: Tensor, adjacent: Tensor, is_empty: Tensor, is_must: Tensor) -> tuple[Tensor, Tensor]:
     """Returns for each region, at its label, up to four strings int64 [X, 4, P] (P for none), and whether it's vital to
     each, bool."""
     num_points = labels.shape[1]
@@ -232,14 +229,14 @@ def _vital_strings(labels: Tensor, beside: Tensor, is_empty: Tensor, is_must: Te
     first = torch.full_like(labels, num_points).scatter_reduce_(
         1, labels, torch.where(is_must, points, num_points), "amin"
     )
-    padded = torch.nn.functional.pad(beside, (0, 1), value=num_points)
+    padded = torch.nn.functional.pad(adjacent, (0, 1), value=num_points)
     candidates = padded.gather(2, first.unsqueeze(1).expand(-1, 4, -1))
     for k in range(1, 4):  # a string that stands on several sides counts once
         is_repeated = (candidates[:, :k] == candidates[:, k : k + 1]).any(1)
         candidates[:, k] = torch.where(is_repeated, num_points, candidates[:, k])
     regions = labels.unsqueeze(1).expand(-1, 4, -1)
     candidate_labels = candidates.gather(2, regions)
-    touches = torch.stack([(beside == candidate_labels[:, k : k + 1]).any(1) for k in range(4)], dim=1)
+    touches = torch.stack([(adjacent == candidate_labels[:, k : k + 1]).any(1) for k in range(4)], dim=1)
     missed = _any_of_part(is_must.unsqueeze(1) & ~touches, regions)
     return candidates, (candidates < num_points) & ~missed & _any_of_part(is_empty, labels).unsqueeze(1)
 
@@ -249,10 +246,10 @@ def _any_of_part(points: Tensor, labels: Tensor) -> Tensor:
     return torch.zeros_like(points, dtype=torch.int8).scatter_reduce_(-1, labels, points.to(torch.int8), "amax") > 0
 
 
-def _touches_struck(labels: Tensor, beside: Tensor, alive: Tensor) -> Tensor:
+def _touches_struck(labels: Tensor, adjacent: Tensor, alive: Tensor) -> Tensor:
     """Returns at each region's label whether a string that was struck off is next to it: bool [X, P]; alive is bool [X,
     P + 1] by label."""
-    is_struck = ~alive.gather(1, beside.flatten(1)).unflatten(1, (4, -1)).all(1)
+    is_struck = ~alive.gather(1, adjacent.flatten(1)).unflatten(1, (4, -1)).all(1)
     return _any_of_part(is_struck, labels)
 
 

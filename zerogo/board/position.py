@@ -217,12 +217,11 @@ def point_keys(board_size: int, device: torch.device) -> Tensor:
 
 
 def hash_rows(rows: Tensor, colour: Tensor | int | slice) -> Tensor:
-    """Returns the XOR of the keys of all points of planes as stones of a colour, 0 for Black and 1 for White: int32
-    [..., N], int64 [...] or one for all -> int64 [...]."""
-    board_size = rows.shape[-1]
-    words = torch.where(
-        flood.unpack_rows(rows), zobrist_keys(rows.device)[colour, :board_size, :board_size], 0
-    ).flatten(-2)
+    """Returns the XOR of the keys of all points of planes as stones of a colour: int32 [..., N] -> int64 [...].
+
+    colour: 0 for Black, 1 for White, as int64 [...] or one for all planes; slice(2): planes [..., 2, N] of both."""
+    keys = zobrist_keys(rows.device)[colour, : rows.shape[-1], : rows.shape[-1]]
+    words = torch.where(flood.unpack_rows(rows), keys, 0).flatten(-2)
     while (half := words.shape[-1] // 2) > 0:  # by halves, as torch has no such reduction
         words = torch.cat([words[..., :half] ^ words[..., half : 2 * half], words[..., 2 * half :]], dim=-1)
     return words.squeeze(-1)

@@ -116,9 +116,9 @@ def from_dict(
     game.sizes says.
 
     where: the file or checkpoint that a complaint names; places: a more exact name for "search.c_puct" or "search",
-    such as a line. was_used: a run has had these values, so one that has become a constant since, and by which the
-    network does not compute, only brings a warning. Raises InputError for an unknown section or key (with the nearest
-    valid name) and for a value that is not allowed."""
+    such as a line. was_used: whether a run has used these values; then one of a setting that is a constant now only
+    brings a warning, unless the setting is the network's. Raises InputError for an unknown section or key (with the
+    nearest valid name) and for a value that is not allowed."""
     places = places or {}
     if not isinstance(values, Mapping):
         raise InputError(f"{where}: expected sections such as game and search, found {quote(values)}")

@@ -45,11 +45,11 @@ def start_to_host(tensors: Sequence[Tensor], index: Tensor | None = None) -> Cal
     host.copy_(side_by_side, non_blocking=True)
     copied.record(torch.cuda.current_stream(side_by_side.device))
 
-    def fetch() -> list[Tensor]:
+    def _fetch() -> list[Tensor]:
         copied.synchronize()
         return _split_bytes(host, tensors)
 
-    return fetch
+    return _fetch
 
 
 def _as_bytes(tensor: Tensor) -> Tensor:

@@ -60,13 +60,13 @@ def leaf_fields(states: Any, path: Any, words: Tensor) -> tuple[Path, Games, Lea
     history = [getattr(states, name) for name in GAME_FIELDS]
     games = Games(*(tensor.contiguous() for tensor in (*history, rules.superko, rules.komi, rules.suicide)))
 
-    def room(like: Tensor) -> Tensor:
+    def _room(like: Tensor) -> Tensor:
         return torch.empty(number, *like.shape[1:], dtype=like.dtype, device=like.device)
 
     legal = torch.empty(number, states.board_size**2 + 1, dtype=torch.bool, device=words.device)
-    past = room(states.recent), room(states.moves)
-    leaves = LeafFields(torch.empty_like(words), legal, room(rules.komi), room(states.finished), *past)
-    after = PositionFields(*(room(getattr(states, name)) for name in PositionFields._fields))
+    past = _room(states.recent), _room(states.moves)
+    leaves = LeafFields(torch.empty_like(words), legal, _room(rules.komi), _room(states.finished), *past)
+    after = PositionFields(*(_room(getattr(states, name)) for name in PositionFields._fields))
     return fields_of(Path, path), games, leaves, after
 
 

@@ -123,7 +123,8 @@ class Trainer:
         """Goes on from where `state_dict` was taken."""
         self.network.load_state_dict(state["network"])
         self.averaged.load_state_dict(state["averaged"])
-        self._load_optimizer(copy.deepcopy(state["optimizer"]))  # torch would share its tensors with the given state
+        if "betas" in state["optimizer"]["param_groups"][0]:  # else SGD's, of an earlier version: AdamW begins anew
+            self._load_optimizer(copy.deepcopy(state["optimizer"]))  # torch would share its tensors with the state
         for name in NUMBERS:
             setattr(self, name, state[name])
 

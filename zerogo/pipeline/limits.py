@@ -63,7 +63,7 @@ def require_same_start(config: Config) -> None:
     if distributed.world_size() == 1:
         return
 
-    def facts() -> dict[str, Any]:
+    def _facts() -> dict[str, Any]:
         device = runtime.pick_device(config.run.device)
         facts_here = {"the code": runtime.code_digest(), "torch": torch.__version__, "the device": device.type}
         local = {"run": {"threads": 0, "processes": 1}}  # which each machine may have
@@ -71,7 +71,7 @@ def require_same_start(config: Config) -> None:
         return facts_here | {f"{part}.{key}": value for part, entries in settings for key, value in entries.items()}
 
     way_out = "start all with the same code, settings and kind of device"
-    distributed.require_same(distributed.run_and_sync_errors(facts), way_out)
+    distributed.require_same(distributed.run_and_sync_errors(_facts), way_out)
 
 
 def most_processes(config: Config) -> int:
@@ -79,13 +79,13 @@ def most_processes(config: Config) -> int:
     device = runtime.pick_device(config.run.device)
     free, others = runtime.free_bytes(device) or math.inf, tuning.PROCESS_BYTES if device.type == "cpu" else 0
 
-    def is_possible(number: int) -> bool:
+    def _is_possible(number: int) -> bool:
         if config.training.batch % number:
             return False
         return sum(memory(config, device, number).values()) + others * (number - 1) <= free
 
     games = config.pipeline.games_per_iteration, config.selfplay.slots or MOST_PROCESSES
-    return next((number for number in range(min(*games, MOST_PROCESSES), 1, -1) if is_possible(number)), 1)
+    return next((number for number in range(min(*games, MOST_PROCESSES), 1, -1) if _is_possible(number)), 1)
 
 
 def memory(config: Config, device: torch.device, processes: int = 0) -> dict[str, float]:

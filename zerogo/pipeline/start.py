@@ -99,7 +99,7 @@ def require_one_folder(directory: Path, signals: Signals) -> None:
     distributed.on_rank0(signals.retry_io, path.touch)
     distributed.barrier()
 
-    def look() -> None:
+    def _look() -> None:
         until = time.monotonic() + SEEN_WITHIN
         while not path.exists():
             if time.monotonic() > until:
@@ -107,7 +107,7 @@ def require_one_folder(directory: Path, signals: Signals) -> None:
                 raise InputError(f"files of rank 0 are not visible in {where}; all ranks need the same shared folder")
             time.sleep(0.1)
 
-    distributed.run_and_sync_errors(look)
+    distributed.run_and_sync_errors(_look)
     distributed.on_rank0(path.unlink)
 
 

@@ -159,13 +159,13 @@ class Replay:
     def _grow(self, allocation: int) -> None:
         """The ring is never full while it grows, so samples keep their slots."""
 
-        def grown(tensor: Tensor) -> Tensor:
+        def _grown(tensor: Tensor) -> Tensor:
             larger = tensor.new_empty((allocation, *tensor.shape[1:]))
             larger[: len(tensor)] = tensor
             return larger
 
-        self._ring = grown(self._ring) if len(self._ring) < allocation else self._ring
-        self._columns = {name: grown(column) for name, column in self._columns.items()}
+        self._ring = _grown(self._ring) if len(self._ring) < allocation else self._ring
+        self._columns = {name: _grown(column) for name, column in self._columns.items()}
 
     # Drawing
 

@@ -66,7 +66,7 @@ def save_shard(path: str | Path, samples: Samples, about: Mapping[str, Any] | No
     if about is not None:
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
 
-    def write(file: BinaryIO) -> None:
+    def _write(file: BinaryIO) -> None:
         # Level 1: histories repeat themselves, so it comes within a third of the best level's size in a fifth of the
         # time.
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -74,7 +74,7 @@ def save_shard(path: str | Path, samples: Samples, about: Mapping[str, Any] | No
                 with archive.open(f"{name}.npy", "w") as member:
                     np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
 
-    write_atomically(path, write)
+    write_atomically(path, _write)
 
 
 def load_shard(path: str | Path) -> Samples:

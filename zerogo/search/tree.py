@@ -49,22 +49,22 @@ class Tree(TensorFields):
     ) -> Tree:
         """Returns trees without nodes, with room for `num_nodes` each, NULL_NODE included; scores: with their sums."""
 
-        def nodes(dtype: torch.dtype, *shape: int) -> Tensor:
+        def _nodes(dtype: torch.dtype, *shape: int) -> Tensor:
             return torch.zeros((num_games, num_nodes, *shape), dtype=dtype, device=device)
 
         return Tree(
-            words=nodes(torch.int32, num_words),
-            children=nodes(torch.int32, num_actions),
-            prior=nodes(torch.float32, num_actions),
-            visits=nodes(torch.int32),
-            value_sum=nodes(torch.float32),
-            square_sum=nodes(torch.float32),
-            value=nodes(torch.float32),
-            terminal=nodes(torch.bool),
-            parent=nodes(torch.int32),
-            action=nodes(torch.int32),
+            words=_nodes(torch.int32, num_words),
+            children=_nodes(torch.int32, num_actions),
+            prior=_nodes(torch.float32, num_actions),
+            visits=_nodes(torch.int32),
+            value_sum=_nodes(torch.float32),
+            square_sum=_nodes(torch.float32),
+            value=_nodes(torch.float32),
+            terminal=_nodes(torch.bool),
+            parent=_nodes(torch.int32),
+            action=_nodes(torch.int32),
             size=torch.zeros(num_games, dtype=torch.int64, device=device),
-            score_sum=nodes(torch.float32) if scores else None,
+            score_sum=_nodes(torch.float32) if scores else None,
         )
 
     @property
@@ -134,15 +134,15 @@ class SearchState:
         """Returns a search state of empty trees: longest is the largest budget that a move may get."""
         num_games = tree.size.shape[0]
 
-        def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
+        def _zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=tree.size.device)
 
-        by_game = {name: zeros(num_games) for name in ("budget", "done", "keys", "deepest")}
-        by_game["forced"] = zeros(num_games, dtype=torch.float32)
+        by_game = {name: _zeros(num_games) for name in ("budget", "done", "keys", "deepest")}
+        by_game["forced"] = _zeros(num_games, dtype=torch.float32)
         by_move = ("root_prior", "gumbel", "kept_visits")
-        by_move = {name: zeros(num_games, num_actions, dtype=torch.float32) for name in by_move}
-        by_simulation = {name: zeros(num_games, longest, dtype=torch.int32) for name in ("order", "phase_end")}
-        counts = {"overflowed": zeros(), "exact_leaves": zeros(2), "collisions": zeros()}
+        by_move = {name: _zeros(num_games, num_actions, dtype=torch.float32) for name in by_move}
+        by_simulation = {name: _zeros(num_games, longest, dtype=torch.int32) for name in ("order", "phase_end")}
+        counts = {"overflowed": _zeros(), "exact_leaves": _zeros(2), "collisions": _zeros()}
         return SearchState(states, tree, **by_game, **by_move, **by_simulation, **counts, depth_bound=0)
 
     @property

@@ -371,17 +371,17 @@ class SelfPlay:
         numbers = self.next_game + self.stride * torch.arange(number)
         states = begin(self.game, numbers, self.seed, host)
 
-        def drawn(purpose: Purpose) -> Tensor:
+        def _drawn(purpose: Purpose) -> Tensor:
             return rng.uniform(rng.key(self.seed, numbers, purpose), 1).squeeze(1)
 
         # The plies drawn from the prior have an exponential distribution (KataGo), in proportion to the points.
         mean = settings.opening_plies * states.rules.size.to(torch.float32) ** 2
         return states, GameRandomness(
             number=numbers,
-            opening=(-mean * torch.log(drawn(Purpose.OPENING_PLIES))).floor().to(torch.int32),
-            ends_settled=drawn(Purpose.SETTLED) < SETTLED_END_SHARE,
-            may_resign=drawn(Purpose.RESIGN) < settings.resign_share,
-            is_kept=drawn(Purpose.SGF) < settings.sgf_share,
+            opening=(-mean * torch.log(_drawn(Purpose.OPENING_PLIES))).floor().to(torch.int32),
+            ends_settled=_drawn(Purpose.SETTLED) < SETTLED_END_SHARE,
+            may_resign=_drawn(Purpose.RESIGN) < settings.resign_share,
+            is_kept=_drawn(Purpose.SGF) < settings.sgf_share,
         )
 
     def _resigns(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:

@@ -210,14 +210,14 @@ def restarts_run(begun: int) -> bool:
     it began after torchrun itself. Outside Linux the start of torchrun is unknown, and the result is False."""
     is_restart = all_reduce_max([float(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))])[0] > 0
 
-    def is_ours() -> bool:
+    def _is_ours() -> bool:
         with contextlib.suppress(OSError, ValueError, StopIteration):
             since_boot = float(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19])
             boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
             return begun > 1e9 * (int(boot.split()[1]) + since_boot / os.sysconf("SC_CLK_TCK"))
         return False
 
-    return is_restart and broadcast_from_rank0(is_ours)
+    return is_restart and broadcast_from_rank0(_is_ours)
 
 
 class _Waits:

@@ -1,4 +1,4 @@
-"""Device, generators, the run's lock, atomic files and lines of stdin: what a process needs around its work.
+"""Device, memory and cores (also in containers), generators, the run's lock, atomic files and lines of stdin.
 
 Nothing is probed or changed at import; every docstring names the state that its function changes."""
 
@@ -111,7 +111,7 @@ def cgroup_free_memory(root: Path = Path("/")) -> int | None:
     which proc/ and sys/ lie."""
     free = []
     for folder in _groups("memory", root):
-        words = _words(folder / "memory.stat")
+        words = _text(folder / "memory.stat").split()
         statistics = dict(zip(words[::2], words[1::2], strict=False))
         for limits, usage, forgettable in MEMORY:
             used = sum(_numbers(folder / usage)) - int(statistics.get(forgettable, 0))
@@ -147,11 +147,7 @@ def _groups(controller: str, root: Path) -> Iterator[Path]:
 
 def _numbers(path: Path) -> list[int]:
     """Returns the whole numbers of a file; none where it is missing, or says that there is no limit ("max", -1)."""
-    return [int(word) for word in _words(path) if word.isdigit()]
-
-
-def _words(path: Path) -> list[str]:
-    return _text(path).split()
+    return [int(word) for word in _text(path).split() if word.isdigit()]
 
 
 def _text(path: Path) -> str:
@@ -250,7 +246,7 @@ class RunLock(contextlib.AbstractContextManager):
 
     def _holder(self) -> str:
         with contextlib.suppress(OSError):
-            return f" by process {(self.directory / self.FILE).read_text().strip()}"
+            return f" by another process {(self.directory / self.FILE).read_text()}".rstrip()
         return ""
 
     def require_in_place(self) -> None:

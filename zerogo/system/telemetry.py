@@ -4,6 +4,7 @@ TensorBoard is imported when it is first needed, as that takes a second."""
 
 import contextlib
 import io
+import itertools
 import json
 import math
 import os
@@ -14,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
@@ -64,10 +65,15 @@ class Telemetry(contextlib.AbstractContextManager):
                 path.unlink()
             elif path.stat().st_size > kept[path.name]:
                 os.truncate(path, kept[path.name])
-        matches = [(line, LINE.fullmatch(line)) for line in self.path.read_bytes().splitlines(keepends=True)]
-        lines = [line for line, match in matches if match and int(match[1]) <= last_step]
-        if len(lines) < len(matches):
-            self._call(write_atomically, self.path, lambda file: file.writelines(lines))
+        with open(self.path, "rb") as lines:  # one at a time: after a month they may take a gigabyte
+            is_kept = [match is not None and int(match[1]) <= last_step for match in map(LINE.fullmatch, lines)]
+
+        def _copy(file: BinaryIO) -> None:
+            with open(self.path, "rb") as lines:
+                file.writelines(itertools.compress(lines, is_kept))
+
+        if not all(is_kept):
+            self._call(write_atomically, self.path, _copy)
 
     def sizes(self) -> dict[str, int]:
         """Returns how many bytes each file holds, all of them on the disk: what a snapshot keeps."""

@@ -56,7 +56,7 @@ def fit_to_device(
     most_games, most_leaves = games or most_games, leaves or max(1, fewest // SIMULATIONS_A_LEAF)
     turned, limit = evaluator.with_symmetries(search.symmetry_leaf), most_games * most_leaves
 
-    def sections(size: int) -> tuple[SearchConfig, SelfplayConfig]:
+    def _sections(size: int) -> tuple[SearchConfig, SelfplayConfig]:
         many = games or max(1, min(most_games, size // (leaves or 1)))
         several = leaves or min(most_leaves, max(1, size // many))
         return replace(search, leaves=several), replace(settings, slots=many)
@@ -64,9 +64,9 @@ def fit_to_device(
     evaluated = _time_evaluations(turned, _random_positions(game, device), limit, search.cuda_graph)
     least, longest = max(1, evaluated.size // 2), LONGEST_MOVE / fewest
     whole = tuning.find_batch(
-        lambda size: measure_moves(game, *sections(size), evaluator, device), limit, least, patience=1, longest=longest
+        lambda size: measure_moves(game, *_sections(size), evaluator, device), limit, least, patience=1, longest=longest
     )
-    search, settings = sections(whole.size)
+    search, settings = _sections(whole.size)
     words = f"{settings.slots:,} games at once"
     words += f", {search.leaves} leaves of each tree in a step" if search.leaves > 1 else ""
     return search, settings, f"{words}: {whole.why('simulations/s of whole moves in batches')}; {evaluated.why()}"
@@ -120,13 +120,13 @@ def _time_evaluations(evaluator: Evaluator, states: board.State, limit: int, has
     is_replayed = has_graph and kernels.module_for("tree", device) is not None
     legal[:, -1] = True  # in games that are over, too: an evaluator wants a move
 
-    def rate(size: int) -> float:
+    def _rate(size: int) -> float:
         key = torch.arange(size, device=device)
         some, moves = states.select(key % DIFFERENT), legal[key % DIFFERENT]
 
         return tuning.speed(lambda: evaluator(some, legal=moves, key=key), size, device, is_replayed)
 
-    return tuning.find_batch(rate, limit, FEWEST)
+    return tuning.find_batch(_rate, limit, FEWEST)
 
 
 def _games_in_memory(alone: SelfPlay, matches: EvaluationConfig | None = None) -> int:

@@ -247,11 +247,11 @@ def _roots_cases(games: board.State, _kind: str) -> Iterator[Case]:
     keep_subtree_(search_state.tree, everyone[::2], moves[::2], search_state.deepest)
     search_state.tree.size[1::2] = 0
 
-    def begun(search_state: SearchState, everyone: Tensor) -> dict[str, Tensor]:
+    def _begun(search_state: SearchState, everyone: Tensor) -> dict[str, Tensor]:
         search.begin(search_state, everyone, SIMULATIONS, seed=2, explore=everyone % 3 > 0)
         return meaning(search_state)
 
-    yield begun, (search_state, everyone)
+    yield _begun, (search_state, everyone)
 
 
 def _scoring_cases(games: board.State, _kind: str) -> Iterator[Case]:
@@ -397,13 +397,13 @@ def _of_network(config: Config, dtype: torch.dtype, device: torch.device) -> lis
     playing, few = inference_copy(network, device, dtype, heads), number // EVALUATIONS_A_SAMPLE
     targets = _drawn_targets(few, side).to(device)
 
-    def learn() -> None:
+    def _learn() -> None:
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
             outputs = network(planes[:few], inputs[:few])
         outputs = {name: outputs[name].to(torch.float32) for name in config.network.heads}
         sum(terms.sum() for terms, _ in loss_terms(outputs, targets, config.network.heads)).backward()
 
-    return [(lambda: playing(planes, inputs), number), (learn, few)]
+    return [(lambda: playing(planes, inputs), number), (_learn, few)]
 
 
 def processes(

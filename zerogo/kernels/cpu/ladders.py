@@ -342,7 +342,7 @@ def _is_alive(work, at):
 
 @inline
 def _liberties(work, at, limit):
-    """Returns how many liberties a string has, up to `most`, and finds them; the whole string, too, if it has fewer."""
+    """Returns how many liberties a string has, up to `limit`, and finds them, and the whole string if it has fewer."""
     work[FLOODS] += 1
     flood, colour, number, looked, liberties = work[FLOODS], work[at], 1, 0, 0
     work[QUEUE], work[MARK + at] = at, flood

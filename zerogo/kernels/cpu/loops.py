@@ -72,12 +72,12 @@ else:
     def copy_bytes(_context, to, source, number):
         """Copies so many bytes from one address to another, int64 each; for kernels."""
 
-        def generate(context, builder, signature, arguments):
+        def _generate(context, builder, signature, arguments):
             pointers = [builder.inttoptr(address, ir.IntType(8).as_pointer()) for address in arguments[:2]]
             cgutils.raw_memcpy(builder, *pointers, arguments[2], 1)
             return context.get_dummy_value()
 
-        return types.none(to, source, number), generate
+        return types.none(to, source, number), _generate
 
 
 def array(tensor: Tensor) -> np.ndarray:
@@ -105,14 +105,14 @@ def over_games(loop: Callable, num_games: int, *arguments: Any) -> None:
     bounds = [num_games * k // threads for k in range(threads + 1)]
     stretches, raised = list(zip(bounds[:-1], bounds[1:], strict=True)), []
 
-    def work(_data: int | None) -> None:
+    def _work(_data: int | None) -> None:
         try:
             loop(*stretches.pop(), *arguments)
         except BaseException as error:
             raised.append(error)
 
     with _unraisable_into(raised):
-        _team()(_CALLBACK(work), None, threads, 0)
+        _team()(_CALLBACK(_work), None, threads, 0)
     if raised:
         raise raised[0]
     for stretch in stretches:  # OpenMP may give fewer threads than it is asked for

@@ -93,8 +93,8 @@ def _history(first, last, black, white, recent, mover, rows):
 
 
 def ages(black: Tensor, white: Tensor, recent: Tensor, ply: Tensor, oldest: int) -> Tensor:
-    """Returns the stones that have stood for 1, 2, … and for `most` or more positions, as the group `turns_since` has
-    them: int32 [B, most, N], from int32 [B, N] twice, [B, 7, 2, N] and [B]."""
+    """Returns the stones that have stood for 1, 2, … and for `oldest` or more positions, as the group `turns_since` has
+    them: int32 [B, oldest, N], from int32 [B, N] twice, [B, 7, 2, N] and [B]."""
     rows = torch.empty(len(black), oldest, black.shape[1], dtype=torch.int32)
     over_games(_ages, len(black), black, white, recent, ply, rows)
     return rows

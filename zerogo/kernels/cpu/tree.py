@@ -213,10 +213,10 @@ def _puct_move(tree, node, prior, settings, forced):
         move = tried[k]
         child = children[move]
         visits = np.float32(tree.visits[child])
-        everything = visits + np.float32(tree.under_way[child])
+        all_visits = visits + np.float32(tree.under_way[child])
         value = tree.value_sum[child] / -visits if visits > ZERO else unvisited
-        scores[move] = value + weight * prior[move] / (ONE + everything)
-        if forced > ZERO and visits > ZERO and everything < np.float32(math.sqrt(forced * prior[move] * below)):
+        scores[move] = value + weight * prior[move] / (ONE + all_visits)
+        if forced > ZERO and visits > ZERO and all_visits < np.float32(math.sqrt(forced * prior[move] * below)):
             scores[move] = np.float32(1e6)
     return _first_best(scores)
 
@@ -303,12 +303,12 @@ def _proportional_move(tree, node, settings):
     mass = 0.0
     for move in range(children.shape[0]):
         mass += np.float64(scores[move])
-    total, everything = np.float32(mass), ONE + np.float32(visits)
+    total, all_visits = np.float32(mass), ONE + np.float32(visits)
     for move in range(children.shape[0]):
         scores[move] = scores[move] / total if children[move] != ILLEGAL else WORST
     for k in range(number):
         child = children[tried[k]]
-        scores[tried[k]] -= np.float32(tree.visits[child] + tree.under_way[child]) / everything
+        scores[tried[k]] -= np.float32(tree.visits[child] + tree.under_way[child]) / all_visits
     return _first_best(scores)
 
 

@@ -62,9 +62,9 @@ def _may_be_alive(black, white, empty):
 
 @triton.jit
 def area_for_good(stones, other, empty, may_die, BY_VITAL: tl.constexpr):
-    """Returns the pass-alive stones and territory of the colour of `own`: int32 [32] each, may_die a bool scalar.
+    """Returns the pass-alive stones and territory of the colour of `stones`: int32 [32] each, may_die a bool scalar.
 
-    other: all points without an own stone."""
+    other: all points without such a stone."""
     must = tl.where(may_die, other, empty)
     alive, changes = stones, rows.any_point(stones)
     while changes:
