@@ -83,17 +83,13 @@ def test_whoever_won_all_is_finite_and_last_in_doubt() -> None:
     assert rated.high[0] - rated.low[0] > rated.high[1] - rated.low[1]
 
 
-def month(count: int) -> tuple[dict[str, int], list[tuple[str, str, float, float]]]:
-    """Returns players, and results of checkpoints that met two anchors and the one before them, the last at 900 Elo."""
-    generator, names = np.random.default_rng(3), {name: k for k, name in enumerate(["a", "b", *map(str, range(count))])}
-    truth = [0.0, 400.0, *np.linspace(0, 900, count)]
-    pairs = [(str(k), other) for k in range(count) for other in ("a", "b", str(k - 1)) if other != "-1"]
-    won = [generator.binomial(100, elo.win_rate(truth[names[one]] - truth[names[other]])) for one, other in pairs]
-    return names, [(*pair, points, 100 - points) for pair, points in zip(pairs, won, strict=True)]
-
-
 def test_a_pool_of_thousands_takes_little() -> None:
-    names, results = month(4320)
+    """A month of checkpoints that met two anchors and the one before them, the last at 900 Elo."""
+    names = {name: k for k, name in enumerate(["a", "b", *map(str, range(4320))])}
+    generator, truth = np.random.default_rng(3), [0.0, 400.0, *np.linspace(0, 900, 4320)]
+    pairs = [(str(k), other) for k in range(4320) for other in ("a", "b", str(k - 1)) if other != "-1"]
+    won = [generator.binomial(100, elo.win_rate(truth[names[one]] - truth[names[other]])) for one, other in pairs]
+    results = [(*pair, points, 100 - points) for pair, points in zip(pairs, won, strict=True)]
     with within(30):
         rated = elo.bradley_terry(elo.Meetings.of_results(names, results), 0, of=[4321])
     assert rated.low[-1] < 900 < rated.high[-1] and np.isnan(rated.low[5]) and abs(rated.elo[1] - 400) < 30
@@ -101,12 +97,10 @@ def test_a_pool_of_thousands_takes_little() -> None:
 
 def test_sprt_known_form() -> None:
     """Near the means the ratio is that of a normal: N (s1 - s0) (2 mean - s0 - s1) / (2 variance)."""
-    losses, draws, wins = 4800, 100, 5100
-    found = elo.sprt([losses, draws, wins], 0, 10)
-    total = losses + draws + wins
+    losses, draws, wins, total = 4800, 100, 5100, 10_000
+    found, s0, s1 = elo.sprt([losses, draws, wins], 0, 10), elo.win_rate(0), elo.win_rate(10)
     mean = (wins + draws / 2) / total
     variance = (wins + draws / 4) / total - mean**2
-    s0, s1 = elo.win_rate(0), elo.win_rate(10)
     assert found.llr == pytest.approx(total * (s1 - s0) * (2 * mean - s0 - s1) / (2 * variance), rel=0.01)
 
 

@@ -13,7 +13,7 @@ from toys import GAMES, Toy
 
 from zerogo.config import SearchConfig
 from zerogo.search import Search, puct
-from zerogo.search.gumbel import by_simulation, considered_visits, phase_ends
+from zerogo.search.gumbel import by_simulation, completed_values, considered_visits, phase_ends
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree
 
 RICH = dataclasses.replace(PUCT, c_puct_variance=0.85, c_puct_log=0.3)
@@ -179,6 +179,13 @@ def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
     assert {a for a, child in enumerate(children) if child > NULL_NODE} == set(plain.children)
     for action, child in plain.children.items():
         compare(tree, game, children[action], child)
+
+
+def test_unvisited_moves_get_the_mixed_value() -> None:
+    numbers = {"prior": [0.2, 0.3, 0.5], "visits": [3.0, 1.0, 0.0], "value": [0.5, -1.0, 0.0], "node_value": 0.4}
+    nodes = SimpleNamespace(**{name: torch.tensor([row]) for name, row in numbers.items()})
+    mixed = (0.4 + 4 * (0.2 * 0.5 - 0.3 * 1.0) / 0.5) / 5
+    assert completed_values(nodes)[0].tolist() == pytest.approx([0.5, -1.0, mixed])
 
 
 @pytest.mark.parametrize("budget", [0, 1, 2, 7, 8, 16, 50, 64, 200])

@@ -59,11 +59,9 @@ def test_one_wrong_bit_is_found(kind: str, name: str, device: str, monkeypatch: 
     if not (kind == "cpu" and name in kernels.READERS):  # whose answers are kept for more games
         assert tried() == {}
     module = kernels._module(name, kind)
-    functions = [
-        (one, of) for one, of in inspect.getmembers(module, inspect.isfunction) if of.__module__ == module.__name__
-    ]
-    for function_name, function in functions:
-        if function_name.startswith("_") or function_name in NO_KERNELS:
+    for function_name, function in inspect.getmembers(module, inspect.isfunction):
+        is_other = function.__module__ != module.__name__
+        if is_other or function_name.startswith("_") or function_name in NO_KERNELS:
             continue
 
         def wrong(*given: Any, function: Callable = function, of: str = f"{name} {function_name}", **named: Any) -> Any:
