@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
@@ -354,39 +355,35 @@ def test_a_run_that_is_deleted_or_cut_short_breaks_nothing(root: Path, ask: Call
     assert "not there any more" in ask("think", 400, position=POSITION, networks=[OLD])["error"]
 
 
-def test_the_worker_starts_and_answers(root: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_worker_starts_and_answers_until_it_ends(root: Path, monkeypatch: pytest.MonkeyPatch):
     (root / "torch.py").write_text("raise SystemExit")
     monkeypatch.chdir(root)  # TensorBoard may be started anywhere, and nothing there is imported
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
     worker = entry.JobProcess()
-    assert worker.one("play_move", {"position": POSITION})["next"] == "b" and not worker._waiting
+    assert worker.one("play_move", {"position": POSITION})["next"] == "b"
     worker._process.kill()
-
-
-def test_a_request_to_a_process_that_has_just_ended_is_answered_at_once(monkeypatch: pytest.MonkeyPatch):
-    (ours, theirs), worker = Pipe(), entry.JobProcess()
-    ours.close()
-    monkeypatch.setattr(entry, "PATIENCE", 0.05)
-    monkeypatch.setattr(worker, "start", lambda: setattr(worker, "_connection", ours))
-    with theirs, pytest.raises(entry.InputError, match="has ended; the next request starts it again"):
+    worker.start = worker._process.wait  # it has ended just after `start` has looked
+    with pytest.raises(entry.InputError, match="has ended; the next request starts it again"):
         worker.one("play_move", {"position": POSITION})
 
 
 def test_the_worker_answers_in_turn_and_ends_when_nobody_asks(here: Here, monkeypatch: pytest.MonkeyPatch):
-    ours, theirs = Pipe()
+    (ours, theirs), fields = socket.socketpair(), {"position": POSITION, "networks": []}
     monkeypatch.setattr(jobs, "IDLE_SECONDS", 0.0)
-    monkeypatch.setattr(jobs.os, "nice", lambda niceness: None)
-    monkeypatch.setattr(here.desk, "warm", lambda: iter([{}]))
-    position = {"position": POSITION}
-    ours.send_bytes(json.dumps({"id": 1, "job": "over_time", "fields": position}).encode())
-    for number, fields in ((2, position), (3, {})):
-        ours.send_bytes(json.dumps({"id": number, "job": "play_move", "fields": fields}).encode())
-    ours.send_bytes(b'{"cancel": 1}')
-    jobs.JobLoop(here.desk, theirs).run()
-    answers = [json.loads(ours.recv_bytes()) for _ in range(6)]
-    assert [(answer["id"], *answer)[2] for answer in answers] == ["part", "done", "error", "done", "part", "done"]
-    assert [answer["id"] for answer in answers] == [2, 2, 3, 1, 0, 0] and not ours.poll()
-    assert answers[0]["part"]["next"] == "b" and "lacks" in answers[2]["error"]
+    loop = jobs.JobLoop(here.desk, theirs)
+    loop._long.clear()  # without what compiles
+    requests = [("over_time", fields, ""), ("over_time", fields, "one"), ("play_move", fields, "")]
+    requests += [("play_move", {}, ""), ("curve", fields, "one")]
+    pairs = [Pipe() for _ in requests]
+    for (mine, its), request in zip(pairs, requests, strict=True):
+        mine.send_bytes(json.dumps(dict(zip(("job", "fields", "client"), request, strict=True))).encode())
+        socket.send_fds(ours, [b"+"], [its.fileno()])
+    (cancelled, _), (first, _), (move, _), (bad, _), (second, _) = pairs
+    cancelled.close()
+    loop.run()
+    asked = [json.loads(one.recv_bytes()) for one in (move, move, bad, first, second)]
+    assert asked[0]["part"]["next"] == "b" and "lacks" in asked[2]["error"] and "error" in asked[4]
+    assert asked[1] == asked[3] == {"done": True}, "a client's next request ends its last one"
 
 
 # The house

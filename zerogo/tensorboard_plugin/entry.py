@@ -6,9 +6,7 @@ answers with lines, each a JSON object, while it runs; closing the connection ca
 import base64
 import functools
 import ipaddress
-import itertools
 import json
-import queue
 import secrets
 import socket
 import subprocess
@@ -18,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -245,28 +242,25 @@ def _json(fields: Any, status: int = 200) -> Response:
 
 
 class JobProcess:
-    """The process of jobs.py, which the server starts at the first request, and again after it has ended."""
+    """The process of jobs.py, which the server starts at the first request, and again after it has ended. Each request
+    has a connection of its own to it, and is cancelled by closing that."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
-        self._connection: Connection | None = None
-        self._lock, self._numbers = threading.Lock(), itertools.count(1)
-        self._pipe = threading.Lock()  # of its own, as a process that starts leaves a long request waiting
-        self._waiting: dict[int, queue.SimpleQueue] = {}
-        self._of_client: dict[str, int] = {}
+        self._door: socket.socket | None = None  # over which the process gets the requests' connections
+        self._lock, self._room = threading.Lock(), threading.Semaphore(MOST_WAITING)
 
     def start(self) -> None:
         """Starts the process if there is none."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
-                self._connection, theirs = Pipe()
+                self._door, theirs = socket.socketpair()
                 # With -P, and not by multiprocessing, which would import modules from the folder it is started in.
                 words = [sys.executable, "-P", "-m", "zerogo.tensorboard_plugin.jobs", str(theirs.fileno())]
                 self._process = subprocess.Popen(
                     words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
                 )
                 theirs.close()
-                threading.Thread(target=self._read, args=(self._process, self._connection), daemon=True).start()
 
     def one(self, job: str, fields: dict[str, Any]) -> dict[str, Any]:
         """Returns the only part of a job's answer. Raises InputError with the job's error."""
@@ -276,53 +270,24 @@ class JobProcess:
         """Yields the parts of a job's answer, and {} after each second without one. client: the earlier request of the
         same client is cancelled; empty for none. Raises InputError with the job's error, and RequestRefused where too
         many requests wait."""
-        self.start()
-        answers, is_over, until = queue.SimpleQueue(), False, time.monotonic() + PATIENCE
-        with self._lock:
-            if len(self._waiting) >= MOST_WAITING:
-                raise RequestRefused(503, f"{MOST_WAITING} requests are waiting already; try again later")
-            number, earlier = next(self._numbers), self._of_client.get(client)
-            self._waiting[number] = answers
-            self._of_client |= {client: number} if client else {}
+        if not self._room.acquire(blocking=False):
+            raise RequestRefused(503, f"{MOST_WAITING} requests are waiting already; try again later")
+        (ours, theirs), until = Pipe(), time.monotonic() + PATIENCE
         try:
-            if earlier is not None:
-                self._send({"cancel": earlier})
-            if not self._send({"id": number, "job": job, "fields": fields}):
-                answers.put({"error": ENDED})  # since `start` has looked, and its reader has gone, too
-            while time.monotonic() < until and not is_over:
-                answer = {"part": {}}
-                with suppress(queue.Empty):
-                    answer = answers.get(timeout=BEAT_SECONDS)
-                is_over = "part" not in answer
-                if "error" in answer:
-                    raise InputError(answer["error"])
-                yield answer.get("part", {})
-            if not is_over:
+            with ours:
+                with theirs:
+                    self.start()
+                    socket.send_fds(self._door, [b"+"], [theirs.fileno()])
+                ours.send_bytes(json.dumps({"job": job, "fields": fields, "client": client}).encode())
+                while time.monotonic() < until:
+                    answer = json.loads(ours.recv_bytes()) if ours.poll(BEAT_SECONDS) else {"part": {}}
+                    if "error" in answer:
+                        raise InputError(answer["error"])
+                    if "part" not in answer:
+                        return
+                    yield answer["part"]
                 raise InputError(f"this was not answered within {PATIENCE:g} s; ask for less, or try again later")
+        except (EOFError, OSError):
+            raise InputError(ENDED) from None
         finally:
-            with self._lock:
-                del self._waiting[number]
-                if self._of_client.get(client) == number:
-                    del self._of_client[client]
-            if not is_over:
-                self._send({"cancel": number})
-
-    def _send(self, request: dict[str, Any]) -> bool:
-        """Sends a message; returns False where the process has ended."""
-        with self._pipe, suppress(OSError):
-            self._connection.send_bytes(json.dumps(request).encode())
-            return True
-        return False
-
-    def _read(self, process: subprocess.Popen, connection: Connection) -> None:
-        """Puts each answer into the queue of its request, until the process ends."""
-        with connection, suppress(EOFError, OSError):
-            while answer := json.loads(connection.recv_bytes()):
-                with self._lock:
-                    waiting = self._waiting.get(answer["id"])
-                if waiting is not None:
-                    waiting.put(answer)
-        process.wait()
-        with self._lock:
-            for waiting in self._waiting.values():
-                waiting.put({"error": ENDED})
+            self._room.release()

@@ -1,12 +1,12 @@
 """The process that imports torch, and its jobs: games as trees of positions, evaluations and searches of networks,
-moves, scores, the state of a run. It reads requests from a connection and answers there; messages are JSON objects:
+moves, scores, the state of a run. The server passes it a connection for each request; messages are JSON objects:
 
-    {"id": 7, "job": "think", "fields": {…}}  gets {"id": 7, "part": {…}}, any number, and {"id": 7, "done": true}
-                                              or {"id": 7, "error": "a sentence"}
-    {"cancel": 7}                             ends that job
+    {"job": "think", "fields": {…}, "client": "…"}  gets {"part": {…}}, any number, and {"done": true}
+                                                    or {"error": "a sentence"}
 
-The process ends with the connection, or after `IDLE_SECONDS` without a request. Long jobs run one at a time, in the
-order of their arrival; short jobs run in between. A low priority and one thread leave the machine to a training run.
+The server cancels a request by closing its connection. The process ends with the server, or after `IDLE_SECONDS`
+without a request. Long jobs run one at a time, in the order of their arrival; short jobs run in between. A low priority
+and one thread leave the machine to a training run.
 
 Each job yields parts, as dictionaries for JSON, and may be cancelled between any two. A position is {"size", "komi",
 "superko", "suicide", "scoring", "start": {"stones", "handicap", "first"}, "moves": [["b", 40], ...]}; stones are N * N
@@ -19,13 +19,14 @@ import json
 import os
 import re
 import resource
+import socket
 import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, takewhile
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -520,17 +521,18 @@ JOBS: dict[str, Callable[[Desk, Part], Iterator[Part]]] = {job.__name__: job for
 
 
 class JobLoop:
-    """Runs the jobs that arrive on a connection."""
+    """Runs the jobs that arrive over a socket, the door, as connections with one request each."""
 
-    def __init__(self, desk: Desk, connection: Connection) -> None:
-        self.desk, self.connection = desk, connection
-        self._long: deque[tuple[int, Iterator]] = deque([(0, self._begin())])
+    def __init__(self, desk: Desk, door: socket.socket) -> None:
+        self.desk, self.door = desk, door
+        # The jobs with their connections and clients; nobody waits for the first one.
+        self._long: deque[tuple[Iterator, Connection | None, str]] = deque([(self._begin(), None, "")])
 
     def run(self) -> None:
         """Runs jobs until no request has come for `IDLE_SECONDS`. Raises EOFError where the server has ended."""
-        while self._long or self.connection.poll(IDLE_SECONDS):
-            if not self._long or self.connection.poll():
-                self._take(json.loads(self.connection.recv_bytes()))
+        while self._long or wait([self.door], IDLE_SECONDS):
+            if not self._long or wait([self.door], 0):
+                self._take()
             elif not self._step(*self._long[0]):
                 self._long.popleft()
                 self.desk.cpu = time.process_time()
@@ -541,44 +543,57 @@ class JobLoop:
         with suppress(OSError):
             os.nice(NICENESS)
 
-    def _take(self, request: dict[str, Any]) -> None:
-        if "cancel" in request:
-            for entry in [entry for entry in self._long if entry[0] == request["cancel"]]:
+    def _take(self) -> None:
+        """Takes in the next request, which ends an earlier one of the same client."""
+        sign, handles, *_ = socket.recv_fds(self.door, 1, 1)
+        if not sign:
+            raise EOFError
+        connection = Connection(handles[0])
+        with suppress(EOFError, OSError):  # it may be cancelled already
+            request = json.loads(connection.recv_bytes())
+            for entry in [entry for entry in self._long if entry[2] == request["client"] != ""]:
                 self._long.remove(entry)
-                self._answer({"id": entry[0], "done": True})
-            return
-        number, job = request["id"], JOBS[request["job"]]
-        work = job(self.desk, request["fields"])
-        if job in LONG:
-            self._long.append((number, work))
-        else:
-            while self._step(number, work):
-                pass
+                _answer(entry[1], {"done": True})
+            job = JOBS[request["job"]]
+            entry = job(self.desk, request["fields"]), connection, request["client"]
+            if job in LONG:
+                self._long.append(entry)
+            else:
+                while self._step(*entry):
+                    pass
 
-    def _step(self, number: int, work: Iterator) -> bool:
+    def _step(self, work: Iterator, connection: Connection | None, client: str) -> bool:
         """Sends the next part of a job, or its end; returns whether there is more to do."""
+        if connection is not None and connection.poll():
+            return False  # the server sends nothing more, so it has closed its end
+        answer = {"done": True}
         try:
-            part = next(work, None)
+            if (part := next(work, None)) is not None:
+                answer = {"part": part}
         except InputError as error:
-            self._answer({"id": number, "error": str(error)})
+            answer = {"error": str(error)}
         except KeyError as error:
-            self._answer({"id": number, "error": f"the request lacks {error}"})
+            answer = {"error": f"the request lacks {error}"}
         except Exception as error:  # one request must not end the others
             print(f"the Go tab: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            self._answer({"id": number, "error": f"this could not be done ({type(error).__name__})"})
-        else:
-            self._answer({"id": number, "done": True} if part is None else {"id": number, "part": part})
-            return part is not None
-        return False
+            answer = {"error": f"this could not be done ({type(error).__name__})"}
+        _answer(connection, answer)
+        return "part" in answer
 
-    def _answer(self, fields: dict[str, Any]) -> None:
-        try:
-            text = json.dumps(fields, allow_nan=False)
-        except ValueError:
-            text = json.dumps({"id": fields["id"], "error": "the result has NaN or infinite numbers"})
-        self.connection.send_bytes(text.encode())
+
+def _answer(connection: Connection | None, fields: dict[str, Any]) -> None:
+    """Sends an answer to whoever waits for it, and closes the connection after the last one."""
+    try:
+        text = json.dumps(fields, allow_nan=False)
+    except ValueError:
+        text = json.dumps({"error": "the result has NaN or infinite numbers"})
+    if connection is not None:
+        with suppress(OSError):
+            connection.send_bytes(text.encode())
+        if "part" not in fields:
+            connection.close()
 
 
 if __name__ == "__main__":
     with suppress(EOFError, ConnectionError):
-        JobLoop(Desk(), Connection(int(sys.argv[1]))).run()
+        JobLoop(Desk(), socket.socket(fileno=int(sys.argv[1]))).run()
