@@ -228,7 +228,7 @@ def test_bfloat16_is_not_used_where_it_dies(death: str, sentence: str, stand_in:
     for _ in range(2):
         with pytest.warns(UserWarning) as said:
             assert {tuning.pick_dtype("auto", CPU, AUTO) for _ in range(2)} == {torch.float32}
-        assert [str(one.message) for one in said] == [f"bfloat16 {sentence} on this CPU: float32"]
+        assert [str(one.message) for one in said] == [f"bfloat16 {sentence} on this CPU, so float32 is used"]
         with pytest.raises(InputError, match=f"precision is bfloat16, which {sentence} on this CPU; use auto or"):
             tuning.pick_dtype("bfloat16", CPU, AUTO)
         assert tuning.precision_in_words(torch.float32, CPU, AUTO) == "float32"
@@ -266,7 +266,7 @@ def test_bfloat16_must_be_faster_by_a_twentieth_or_have_been_picked_before(stand
     stand_in({"precision": 3}, keeps=False)
     assert tuning.pick_dtype("auto", CPU, AUTO, earlier="bfloat16") == torch.bfloat16, "although it is not tried now"
     stand_in({"precision": "SIGILL"})
-    with pytest.warns(UserWarning, match="bfloat16 ends with an illegal instruction on this CPU: float32"):
+    with pytest.warns(UserWarning, match="bfloat16 ends with an illegal instruction on this CPU, so float32 is used"):
         assert tuning.pick_dtype("auto", CPU, AUTO, earlier="bfloat16") == torch.float32
 
 
@@ -285,7 +285,7 @@ def test_all_ranks_have_the_precision_of_rank_0(stand_in: Callable, monkeypatch:
 def test_what_could_not_be_tried_is_tried_at_the_next_start(table: dict | None, stand_in: Callable) -> None:
     """Where no process can be started, or somebody else ended it; bfloat16 by name is taken at its word."""
     stand_in(table)
-    with pytest.warns(UserWarning, match=r"bfloat16 could not be tried \(.*\) on this CPU: float32"):
+    with pytest.warns(UserWarning, match=r"bfloat16 could not be tried \(.*\) on this CPU, so float32 is used"):
         assert tuning.pick_dtype("auto", CPU, AUTO) == torch.float32
     assert tuning.pick_dtype("bfloat16", CPU, AUTO) == torch.bfloat16
     stand_in({"precision": RATES})

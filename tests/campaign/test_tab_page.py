@@ -21,7 +21,7 @@ FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run -
 ROOT = Path(__file__).parents[2]
 SECONDS = 120  # that anything may take on a busy machine
 
-selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed; pip install -e '.[test]'")
+selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed; pip install -e '.[browser]'")
 if not (shutil.which("chromium") and shutil.which("chromedriver")):
     pytest.skip("there is no chromium with a chromedriver here", allow_module_level=True)
 

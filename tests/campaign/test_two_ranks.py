@@ -58,7 +58,7 @@ def test_a_run_goes_on_with_another_number_of_processes(two: Path, capfd) -> Non
     assert newest.run["ranks"] == 2 and newest.counters["iterations"] == 2
     assert '"time/waiting_share"' in (two / "tiny" / "logs" / "metrics.jsonl").read_text()
     tiny.run(two, "pipeline.iterations=3", "selfplay.slots=4", resume=True)
-    assert "1 processes instead of 2: games in progress start anew" in capfd.readouterr().err
+    assert "number of processes changed from 2 to 1: games in progress start anew" in capfd.readouterr().err
     samples, after = tiny.all_samples(two / "tiny"), next(snapshots.starts(two / "tiny"))
     new = samples.game[samples.network_step > newest.step - 1]
     assert len(new) and int(new.min()) >= int(newest.counters["games"]) and after.counters["iterations"] == 3

@@ -198,7 +198,7 @@ class Run:
             then, settings = ((c.game, c.search, c.selfplay, c.pipeline.plays) for c in (start.config, self.config))
             if (before := start.run.get("ranks", 1)) != distributed.world_size():
                 now = distributed.world_size()
-                self.signals.log(f"{now} processes instead of {before}: games in progress start anew")
+                self.signals.log(f"number of processes changed from {before} to {now}: games in progress start anew")
             elif then == settings and distributed.is_rank0():
                 self.selfplay.load_state_dict(start.run["games"])
             elif then != settings:

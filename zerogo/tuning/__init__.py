@@ -106,7 +106,7 @@ def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: s
     if name == "bfloat16" or earlier and "fault" not in answer:
         return torch.bfloat16
     if what := answer.get("fault", answer.get("untried")):
-        _warn_once(f"bfloat16 {what} on this {here}: float32")
+        _warn_once(f"bfloat16 {what} on this {here}, so float32 is used")
         return torch.float32
     gain = _seconds_a_sample(*answer["float32"]) / _seconds_a_sample(*answer["bfloat16"])
     return PRECISIONS["bfloat16" if gain >= 1 + GAIN else "float32"]
