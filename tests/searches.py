@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from slow_scoring import slow_benson
 from torch import Tensor
 
 from zerogo import board, sgf
 from zerogo.board import rng
 from zerogo.config import SearchConfig
 from zerogo.evaluator import Evaluation
-from zerogo.game import Colour, GameState, Move
+from zerogo.game import Colour, GameState, Move, Point
 from zerogo.rules import Rules
 from zerogo.search import Go, Search, SearchState
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Nodes, Tree
@@ -72,6 +73,14 @@ def replayed(rules: Rules, moves: list[int]) -> list[GameState]:
     return sgf.replay(sgf.GameRecord(rules, moves))[0]
 
 
+def result_of(state: GameState) -> int:
+    """Returns 1 where Black wins a finished game, 0 for a draw, -1 where White does."""
+    rows, colours = state.stones(), () if state.rules.scoring == "area" else (1, 2)
+    safe = [(*at, colour) for colour in colours for at in slow_benson(rows, colour, state.rules.suicide)]
+    score = state.score_black([Point(*at) for *at, colour in safe if rows[at[0]][at[1]] == 3 - colour])
+    return (score > 0) - (score < 0)
+
+
 def check_nodes(search_state: SearchState, game: int, start: GameState, cap: int) -> dict[str, int]:
     """Replays every node of a tree in the plain game; returns what was met."""
     tree, size = search_state.tree, start.rules.size
@@ -90,8 +99,7 @@ def check_nodes(search_state: SearchState, game: int, start: GameState, cap: int
         met["nodes"] += 1
         assert bool(tree.terminal[game, node]) == is_over
         if is_over:
-            score = now.score_black()
-            result = (score > 0) - (score < 0)
+            result = result_of(now)
             assert float(tree.value[game, node]) == (result if now.to_play is Colour.BLACK else -result)
             met["finished"] += 1
             met["draws"] += result == 0

@@ -1,18 +1,19 @@
 """Scoring against slow plain-Python counterparts, sgfmill, and a search in which one side plays alone."""
 
+import dataclasses
 import random
-from types import SimpleNamespace
 
 import pytest
 import torch
 from host_reads import HostReads
 from implementations import HAS_CUDA, NUMBA, ONLY_TRITON, device_of, module, on
-from sgfmill import boards
+from sgfmill.boards import Board
 from slow_scoring import parts, slow_area, slow_benson
 
-from zerogo import kernels, scoring
+from zerogo import board, kernels, scoring
 from zerogo.board import flood
-from zerogo.rules import Rules, RulesBatch
+from zerogo.rules import Rules
+from zerogo.search import Go
 
 
 def stones_of(*diagrams: str) -> torch.Tensor:
@@ -36,15 +37,8 @@ def as_set(mask: torch.Tensor) -> set:
 
 
 def as_state(stones: torch.Tensor, rules, captures=None):
-    batch = RulesBatch.of(rules, len(stones)) if isinstance(rules, Rules) else RulesBatch.of(rules)
-    exists = torch.arange(stones.shape[1]) < batch.size.unsqueeze(1)
-    return SimpleNamespace(
-        black=flood.pack_rows(stones == 1),
-        white=flood.pack_rows(stones == 2),
-        on_board=flood.pack_rows(exists.unsqueeze(1) & exists.unsqueeze(2)),
-        captures=torch.zeros((len(stones), 2), dtype=torch.int32) if captures is None else captures,
-        rules=batch,
-    )
+    state = board.from_stones(stones, torch.ones(len(stones), dtype=torch.int8), rules)
+    return state if captures is None else dataclasses.replace(state, captures=captures)
 
 
 WAYS = pytest.mark.parametrize("way", [NUMBA, "plain", "blind"])
@@ -61,7 +55,7 @@ def test_area_agrees_with_plain_python_and_sgfmill(size, number):
     for i, grid in enumerate(grids):
         owned = slow_area(grid)
         assert as_set(ownership[i] == 1) == owned[1] and as_set(ownership[i] == -1) == owned[2]
-        board = boards.Board(size)
+        board = Board(size)
         black, white = [[(r, c) for r in range(size) for c in range(size) if grid[r][c] == k] for k in (1, 2)]
         board.apply_setup(black, white, [])
         assert ownership[i].sum() == board.area_score()
@@ -92,10 +86,8 @@ def test_pass_alive_agrees_with_plain_python(size, number, suicide, way, use):
 def test_suicide_opens_an_eye_space_that_is_vital_without_it():
     """White may take its own nine stones off the board, and then make an eye where its middle stone stood."""
     stones = stones_of("XXXXXXX X...XXX X.O.XXX X...XXX XXXXX.X XXXXX.X XXXXXXX")
-    without, _ = scoring.pass_alive(stones, suicide=False)
-    under_suicide, _ = scoring.pass_alive(stones, suicide=True)
-    assert without.all()
-    assert not under_suicide.any()
+    without, under_suicide = (scoring.pass_alive(stones, suicide)[0] for suicide in (False, True))
+    assert without.all() and not under_suicide.any()
 
 
 def test_dead_stones_inside_living_territory_go_to_its_owner():
@@ -120,6 +112,7 @@ def test_results_count_the_board_as_it_stands_but_where_the_game_was_ended_early
     score, owners = scoring.result_black(state)
     assert torch.equal(score, scoring.final_score_black(state)) and score.tolist() == [3 + 1 + 2 - 4 - 1 - 0.5]
     assert torch.equal(owners, scoring.final_ownership_black(state))
+    assert torch.equal(Go().final_score(state, torch.tensor([0]), state), score)
 
 
 def test_territory_counts_prisoners_and_the_dead_of_both_sides():

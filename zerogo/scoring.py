@@ -69,7 +69,7 @@ def result_black(state: State, is_settled: Tensor | None = None) -> tuple[Tensor
     """Returns how games count that are over: points with komi, float32 [B], and whose each point is, int8 [B, N, N];
     both positive for Black.
 
-    Area rules count the board as it stands, every stone alive (Tromp-Taylor), as the search does inside its tree: dead
+    The search counts like this, too. Area rules count the board as it stands, every stone alive (Tromp-Taylor): dead
     stones that were not captured before the passes count as alive. Dead stones in pass-alive territory go to its owner,
     as in `final_score_black`, under territory rules, and where is_settled (bool [B]) says that a game was ended early
     because every point is pass-alive: nobody had the time to take them off. The host looks, as in `pass_alive`."""

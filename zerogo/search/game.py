@@ -176,7 +176,7 @@ class Go(Game):
         return self.allowed(states, game_index, position, legal)
 
     def outcome(self, states: State, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        """The utility of the board as it stands: inside the tree dead stones count as alive until they are captured."""
+        """The utility of the board as `scoring.result_black` counts it."""
         finished, fast = position.finished, kernels.module_for("leaf_states", position.device)
         is_area = not (states.rules.any_territory or self.score_weight)
         if is_area and fast is not None and hasattr(fast, "outcome"):
@@ -196,15 +196,15 @@ class Go(Game):
     def final_score(
         self, states: State, game_index: Tensor, position: Position, rows: Tensor | slice = slice(None)
     ) -> Tensor:
-        """Returns the points with komi of the boards as they stand, for the side to move: float32; rows: of which
-        positions."""
+        """Returns the points by `scoring.result_black` for the side to move: float32; rows: of which positions."""
         games = game_index[rows]
         black, white, board = position.black[rows], position.white[rows], states.on_board[games]
         area = scoring.area_rows(black, white, board)
         score = (flood.count(area[0]) - flood.count(area[1])).to(torch.float32)
         if states.rules.any_territory:
-            none_dead = torch.zeros_like(black)
-            territory = scoring.territory_rows_score(black, white, board, position.captures[rows], none_dead)
+            alive_black, alive_white = scoring.pass_alive_rows(black, white, board, states.rules.suicide[games])
+            dead = (black & alive_white) | (white & alive_black)
+            territory = scoring.territory_rows_score(black, white, board, position.captures[rows], dead)
             score = torch.where(states.rules.scoring[games] == 1, territory, score)
         score = score - states.rules.komi[games]
         return torch.where(position.to_play[rows] == 1, score, -score)
