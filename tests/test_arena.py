@@ -31,8 +31,7 @@ SMALL = Rules(size=3, komi=0.5)
 
 
 def replayed(result: MatchResult, game: int, move_cap: int) -> board.State:
-    """Returns the end of one game, its moves played again; every one must be legal and the game over only at its
-    end."""
+    """Returns the end of one game, its moves played again; all must be legal and the game over only at its end."""
     state = board.new_games(1, result.rules, move_cap=move_cap)
     for action in result.games[game].moves:
         assert not state.finished.item() and board.legal_actions(state)[0, action]
@@ -197,9 +196,7 @@ def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
     stopped = PlayedGame(3, False, [], math.nan, 0, False, stones, Stop(FORFEIT, True, "crashed"))
     with Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=False) as journal:
         journal.add(0, [counted, stopped])
-        with pytest.raises(
-            InputError, match="already in use by another process .*; wait for it or give --out another folder"
-        ):
+        with pytest.raises(InputError, match="already in use by another process .*; wait .* or give --out another"):
             Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=True)
     with open(tmp_path / GAMES_FILE, "ab") as file:
         file.write(b'{"match": 0}\n\xff\n[1]\n{"match": 7, "ga')
@@ -227,9 +224,11 @@ def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.Capture
     shown = capsys.readouterr().out
     assert "as White" in shown and "95 % interval" in shown and "anchor" in shown
     game = Sgf_game.from_bytes((tmp_path / "out" / "games" / "random-vs-random#2-0002.sgf").read_bytes())
-    assert (game.get_player_name("b"), game.get_player_name("w")) == ("random#2", "random")
-    assert len(game.get_main_sequence()) - 1 == results[0].lengths[1]
+    names, length = [game.get_player_name(colour) for colour in "bw"], len(game.get_main_sequence()) - 1
+    assert (names, length) == (["random#2", "random"], results[0].lengths[1])
     assert game.get_root().get("RE").startswith("B" if results[0].games[1].score_black > 0 else "W")
+    with pytest.raises(InputError, match="has algorithm auto, not puct; it can only be resumed"):
+        evaluate(3 * ["random"], 4, config("evaluation.algorithm=puct"), tmp_path / "out", resume=True)
 
 
 def test_a_folder_that_holds_no_match_is_refused_in_a_sentence(tmp_path: Path) -> None:

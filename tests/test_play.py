@@ -164,7 +164,7 @@ def test_texts() -> None:
 def test_a_whole_game_against_mcts(play: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
     shown = play("B2, hint, score, undo, A1, resign", f"--size 3 --white mcts:16 --save {path} --seed 1")
-    assert "Black (X): human, White (O): mcts:16; 3x3, komi 7, area scoring, positional ko" in shown
+    assert "Black (X): human, White (O): mcts:16; 3x3, komi 7, area scoring, positional superko" in shown
     assert "White plays" in shown and "mcts:16: Black wins" in shown and "as the board stands" in shown
     assert "White wins, Black has resigned" in shown and "\x1b" not in shown
     assert shown.endswith(f"the game is saved in {path}\n")

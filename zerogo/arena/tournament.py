@@ -112,8 +112,7 @@ class Tournament:
             "seed": self.config.run.seed,
             "move_cap": self.move_cap,
             **vars(self.rules),
-            "simulations": evaluation.simulations,
-            "symmetry": evaluation.symmetry,
+            **{name: getattr(evaluation, name) for name in ("simulations", "symmetry", "algorithm", "score_weight")},
         }
 
     def play(self, journal: Journal) -> list[MatchResult]:

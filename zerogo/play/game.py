@@ -340,8 +340,7 @@ def make_terminal_game(
 
     terminal_game = TerminalGame(game, names, arguments.save, bots, _make_adviser, style, ask, say)
     players, rules = ", ".join(f"{style.name(colour)}: {names[colour]}" for colour in Colour), game.rules
-    ko = f"{rules.superko} ko{', suicide' if rules.suicide else ''}"
-    say(f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rules.scoring} scoring, {ko}")
+    say(f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rulesets.described(rules)}")
     for note in [*notes, *(["type help for the commands"] if terminal_game.has_people else [])]:
         say(note)
     return terminal_game
