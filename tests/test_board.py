@@ -129,8 +129,8 @@ def test_put_right_after_the_start() -> None:
 
 def test_bad_stones_are_refused() -> None:
     good = torch.zeros(2, 3, 3, dtype=torch.int8)
-    wrong = [(torch.zeros(2, 3, 4, dtype=torch.int8), Rules(3)), (good.float(), Rules(3)), (good[0], Rules(3))]
-    for stones, rules in (*wrong, (good, Rules(4)), (good, [Rules(3)] * 3)):
+    wrong = (torch.zeros(2, 3, 4, dtype=torch.int8), good.float(), good[0], good[:1])  # whose turn it is in two games
+    for stones, rules in (*((stones, Rules(3)) for stones in wrong), (good, Rules(4)), (good, [Rules(3)] * 3)):
         with pytest.raises(InputError):
             board.from_stones(stones, torch.ones(2, dtype=torch.int8), rules)
 

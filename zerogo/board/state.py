@@ -119,12 +119,13 @@ def from_stones(stones: Tensor, to_play: Tensor, rules: GameRules | RulesBatch, 
     """Returns games that start from positions: stones int8 [B, N, N] (0, 1, 2), to_play int8 [B] (1, 2). Any colouring
     is accepted, illegal ones too (`position.find_atari` finds strings without liberties); the position itself is the
     only one that superko remembers."""
-    if stones.ndim != 3 or stones.shape[1] != stones.shape[2] or stones.dtype != torch.int8:
-        raise InputError(f"from_stones: stones are {stones.dtype} {list(stones.shape)}; they must be int8 [B, N, N]")
-    batch = rules if isinstance(rules, RulesBatch) else RulesBatch.of(rules, stones.shape[0], stones.device)
-    if batch.board_size != stones.shape[1]:
-        sides = f"the stones' side is {stones.shape[1]}, but the rules' largest size is {batch.board_size}"
-        raise InputError(f"from_stones: {sides}")
+    shape, games = list(stones.shape), list(to_play.shape)
+    if stones.dtype != torch.int8 or len(shape) != 3 or shape[1] != shape[2] or games != shape[:1]:
+        actual = f"stones are {stones.dtype} {shape}, and to_play is {games}"
+        raise InputError(f"from_stones: {actual}; they must be int8 [B, N, N] and [B]")
+    batch = rules if isinstance(rules, RulesBatch) else RulesBatch.of(rules, shape[0], stones.device)
+    if batch.board_size != shape[1]:
+        raise InputError(f"from_stones: the stones' side is {shape[1]}, the rules' largest size {batch.board_size}")
     black, white = flood.pack_rows(stones == 1), flood.pack_rows(stones == 2)
     return _without_history(black, white, to_play.to(torch.int8), batch, move_cap)
 
