@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def compile_call(function: Callable, *arguments: Any) -> dict[int, dict[str, dict[str, int]]]:
     """Compiles all kernels that a function of a module launches for these arguments, and returns what each uses, by
-    architecture and by the kernel's name: registers of a thread, `spills` (bytes of local memory of a thread), `shared`
-    (bytes of a block)."""
+    architecture and by the kernel's name, the most of all its launches: registers of a thread, `spills` (bytes of local
+    memory of a thread), `shared` (bytes of a block)."""
     worker, name = _worker(), function.__name__
     call = base64.b64encode(pickle.dumps((function, arguments))).decode()
     worker.stdin.write(call + "\n")
@@ -76,7 +76,9 @@ def _call(call: str) -> dict[int, dict[str, dict[str, int]]]:
 
     def compile_only(kernel: JITFunction, *values: Any, grid: Any, warmup: bool, **options: Any) -> None:
         compiled = launch(kernel, *values, grid=grid, warmup=True, **options)
-        used[architecture][kernel.__name__] = _resources(compiled.asm["cubin"]) | {"shared": compiled.metadata.shared}
+        needs = _resources(compiled.asm["cubin"]) | {"shared": compiled.metadata.shared}
+        before = used[architecture].get(kernel.__name__, needs)
+        used[architecture][kernel.__name__] = {what: max(number, before[what]) for what, number in needs.items()}
 
     JITFunction.run = compile_only
     try:

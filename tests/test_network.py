@@ -16,20 +16,19 @@ SMALL = NetworkConfig(blocks=3, channels=12, pooling_every=2, pooling_channels=8
 PLANES = 5
 
 
-def make_network(settings: NetworkConfig = SMALL, num_globals: int = 2, trained: bool = True) -> Network:
-    """Returns a small network in evaluation mode; "trained" gives every layer, readouts and statistics too, values that
-    matter."""
+def make_network(settings: NetworkConfig = SMALL, num_globals: int = 2) -> Network:
+    """Returns a small network in evaluation mode, with values that matter in every layer, readouts and statistics
+    too."""
     torch.manual_seed(3)
     network = Network(settings, PLANES, num_globals, 5)
-    if trained:
-        with torch.no_grad():
-            for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
-                if "readout" in name or name.endswith("bias"):
-                    tensor.normal_(std=0.3)
-                elif "norm.weight" in name or "running_var" in name:
-                    tensor.uniform_(0.5, 1.5)
-                elif "running_mean" in name:
-                    tensor.normal_(std=0.5)
+    with torch.no_grad():
+        for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
+            if "readout" in name or name.endswith("bias"):
+                tensor.normal_(std=0.3)
+            elif "norm.weight" in name or "running_var" in name:
+                tensor.uniform_(0.5, 1.5)
+            elif "running_mean" in name:
+                tensor.normal_(std=0.5)
     return network.eval()
 
 

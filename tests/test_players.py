@@ -1,16 +1,17 @@
 """Eyes on diagrams, the random player, playouts seen from both sides, and players by their names."""
 
 import random
+from collections.abc import Callable
 
 import diagrams
 import pytest
 import tiny
 import torch
-from boards import after_random_moves
+from implementations import NUMBA
 from tables import tables
 from torch import Tensor
 
-from zerogo import board, kernels
+from zerogo import board
 from zerogo.board import flood, rng
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
@@ -102,17 +103,6 @@ def test_playouts_of_a_won_board_are_won_by_its_owner_whoever_moves(to_play: int
     assert PlayoutEvaluator()(state).value.tolist() == [1.0, 0.0, -1.0]
 
 
-def test_torch_and_numba_play_the_same_random_games() -> None:
-    """From random positions on several sizes, some of them after a pass or at an end; kos come in the games."""
-    fast = kernels.module_for("playouts", torch.device("cpu"))
-    states = after_random_moves([Rules(size, superko="simple") for size in [2, 5, 7] * 8], 30, move_cap=200)
-    keys, longest = rng.key(5, torch.arange(72)), 2 * states.rules.size.to(torch.int32) ** 2
-    for compiled, plain in zip(
-        fast.play_out(states, keys, longest), playout.play_out(states, keys, longest), strict=True
-    ):
-        assert torch.equal(compiled, plain) and compiled.any()
-
-
 def score_of_playout(state: GameState, key: Tensor) -> float:
     """Returns Black's score after one playout by the plain rules: a point is drawn among the empty ones that are
     no eye, row by row, and a suicide is struck out until the next move."""
@@ -132,8 +122,10 @@ def score_of_playout(state: GameState, key: Tensor) -> float:
     return state.area_score_black()
 
 
+@pytest.mark.parametrize("way", [NUMBA, "plain"])
 @pytest.mark.parametrize("size, plies", [(5, 0), (5, 12), (5, 30), (7, 20), (3, 4)])
-def test_playouts_are_those_of_the_plain_rules(size: int, plies: int) -> None:
+def test_playouts_are_those_of_the_plain_rules(size: int, plies: int, way: str, use: Callable[[str], None]) -> None:
+    use(way)
     chance, keys = random.Random(plies), rng.key(size, torch.arange(20))
     rules = Rules(size, komi=0.0, superko="simple")
     state = GameState.new(rules)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from boards import after_random_moves
+from boards import after_random_moves, assert_same
 from limits import within
 
 from zerogo import board, replay
@@ -20,14 +20,19 @@ SETTINGS = ReplayConfig(min_window=64, capacity=256, shard_samples=32, reuse=2.0
 KEEPING = dataclasses.replace(SETTINGS, keep_shards=True)
 
 
+def games(count: int, size: int, seed: int) -> board.State:
+    """Games of two sizes after some plies."""
+    sizes = [max(1, size - 1) if i % 3 == 2 else size for i in range(count)]
+    rules = [Rules(size=side, komi=i % 5 + 0.5, suicide=i % 2 == 0) for i, side in enumerate(sizes)]
+    return after_random_moves(rules, 9, seed)
+
+
 def make_samples(first: int, count: int, size: int = 5, network_step: int = 1) -> Samples:
     """Samples whose root_value is their number in the run and whose other targets are random; each game has four."""
     number = torch.arange(first, first + count)
-    sizes = [max(1, size - 1) if i % 3 == 2 else size for i in range(count)]
-    rules = [Rules(size=side, komi=i % 5 + 0.5, suicide=i % 2 == 0) for i, side in enumerate(sizes)]
     fields = {"root_value": number.float(), "game": number // 4, "network_step": torch.full((count,), network_step)}
     fields |= {"policy_weight": (number % 4 != 0).float(), "board_weight": (number % 3 != 0).float()}
-    return tiny.samples_of(after_random_moves(rules, 9, first), first, **fields)
+    return tiny.samples_of(games(count, size, first), first, **fields)
 
 
 def numbers(buffer: Replay) -> list[int]:
@@ -48,22 +53,15 @@ def filled(directory=None, total=100, settings=SETTINGS) -> Replay:
     return buffer
 
 
-LAW = {  # exponent to pairs of samples so far and window, as published
-    0.65: [(250e3, 250e3), (1e6, 475e3), (4e6, 1.03e6), (10e6, 1.79e6), (50e6, 4.91e6), (100e6, 7.65e6)],
-    0.75: [(1e6, 494e3), (4e6, 1.18e6), (10e6, 2.24e6), (50e6, 7.21e6), (100e6, 12.0e6)],
-}
-
-
 def reopened(directory, state, settings=SETTINGS) -> Replay:
     """A buffer as its snapshot was."""
     return Replay(settings, 5, directory, state=state)
 
 
-@pytest.mark.parametrize("exponent", LAW)
-def test_window_follows_the_published_law(exponent, monkeypatch):
-    monkeypatch.setattr(replay.buffer, "WINDOW_EXPONENT", exponent)
+def test_window_follows_the_published_law():
     settings = ReplayConfig(min_window=250_000, capacity=10**9)
-    for total, expected in LAW[exponent]:
+    law = [(250e3, 250e3), (1e6, 475e3), (4e6, 1.03e6), (10e6, 1.79e6), (50e6, 4.91e6), (100e6, 7.65e6)]
+    for total, expected in law:
         assert window(int(total), settings) == pytest.approx(expected, rel=0.01)
 
 
@@ -90,25 +88,16 @@ def test_a_sample_comes_back_as_it_was_added(tmp_path):
 
 @pytest.mark.parametrize("size", [5, 19])
 def test_a_batch_holds_the_state_that_was_played(size):
-    samples = make_samples(0, 12, size=size)
-    batch = replay.TrainingBatch.of(samples.packed(), torch.zeros(12, dtype=torch.int64))
-    assert batch.state().atari is None
+    played = games(12, size, 1)
+    batch = replay.TrainingBatch.of(tiny.samples_of(played, 1).packed(), torch.zeros(12, dtype=torch.int64))
+    assert batch.records.dtype == torch.int64 and len(batch) == 12 and batch.state().atari is None
     state = batch.samples.state()
-    assert torch.equal(state.black, samples.rows[:, 0, 0]) and torch.equal(state.recent, samples.rows[:, 1:])
-    for name in ("to_play", "passes", "ply", "ko", "moves"):
-        assert torch.equal(getattr(state, name), getattr(samples, name)), name
-    assert torch.equal(state.rules.komi, samples.komi) and torch.equal(state.rules.size, samples.size.to(torch.int32))
+    assert_same(state, played, but=("seen", "links", "lost", "cap", "finished", "start_balance"))
+    assert (
+        not state.finished.any() and state.seen.shape == (12, 0) and state.select(torch.tensor([7, 1])).num_games == 2
+    )
     rules = state.rules
     assert (rules.any_suicide, rules.any_superko, rules.any_territory, rules.same_size) == (True, True, False, False)
-    assert torch.equal(state.captures, samples.captures.to(torch.int32))
-    begun = board.from_stones(state.stones, state.to_play, state.rules)
-    begun = dataclasses.replace(begun, seen=begun.seen[:, :0], links=begun.links[:, :0])
-    for name in ("atari", "hash", "on_board", "finished", "seen", "cap"):
-        assert torch.equal(getattr(state, name), getattr(begun, name)), name
-    some = torch.tensor([7, 1])
-    for one, other in zip(state.select(some).tensors(), begun.select(some).tensors(), strict=True):
-        assert one.dtype == other.dtype and one.shape == other.shape
-    assert batch.records.dtype == torch.int64 and len(batch) == 12
 
 
 def test_draws_are_uniform_over_the_window_and_its_symmetries(monkeypatch):

@@ -10,16 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from searches import GUMBEL, PUCT, TableEvaluator, random_games
+from searches import PUCT, TableEvaluator, random_games
 
 from zerogo import board
-from zerogo.config import SearchConfig
 from zerogo.rules import Rules
 from zerogo.search import Search, SearchState, graph
 from zerogo.system import runtime
-
-SEARCHES = {"puct": PUCT, "gumbel, 3 leaves": dataclasses.replace(GUMBEL, leaves=3)}
-EACH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
 
 
 @pytest.fixture
@@ -39,38 +35,8 @@ def captured(monkeypatch: pytest.MonkeyPatch, use: Callable[[str], None]) -> lis
     return found
 
 
-def game_of(settings: SearchConfig, moves: int, budget: int = 9, device: str = "cpu", **changes: Any) -> list[tuple]:
-    """Plays some moves from one search state; returns what every search found."""
-    state, _ = random_games(Rules(size=4, komi=0.5, superko="positional"), 3, 4, move_cap=40)
-    state, games, found = state.to(device), torch.arange(3, device=device), []
-    made = Search(TableEvaluator(), dataclasses.replace(settings, **changes))
-    search_state = made.init(state, budget)
-    for turn in range(moves):
-        result = made.run(state, budget, turn, search_state, explore=True)
-        sizes = (search_state.done.clone(), search_state.tree.size.clone())
-        found.append((result.visits, result.policy, result.value, *sizes))
-        state = board.step(state, result.action)
-        made.advance(search_state, games, result.action, state)
-    return found
-
-
 def start() -> board.State:
     return random_games(Rules(size=4, komi=0.5), 3, 4)[0]
-
-
-def same(one: list[tuple], two: list[tuple]) -> None:
-    for left, right in zip(one, two, strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
-
-
-@EACH
-def test_one_capture_serves_many_moves(settings: SearchConfig, captured: list) -> None:
-    """The root states are others after every move, the ply too; only where the history gets more room it is captured
-    anew."""
-    plain = game_of(settings, moves=5, cuda_graph=False)
-    assert not captured
-    same(game_of(settings, moves=5), plain)
-    assert 1 <= len(captured) <= 2
 
 
 def begun(made: Search, state: board.State, budget: int = 20) -> SearchState:

@@ -5,7 +5,6 @@ Torch's answers are always the CPU's. The interpreter is slow, so Triton gets sm
 
 import dataclasses
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import searches
@@ -58,21 +57,9 @@ def cases(triton: list[tuple[str, int]], by_numba: tuple[int, ...] = (1, 4, 11))
 FOUR = [("puct", 1), ("puct with all", 4), ("gumbel", 1), ("gumbel", 4)]
 
 
-def exactly(toy: toys.Toy) -> Callable[..., SimpleNamespace]:
-    """Returns an evaluator that guesses, with priors that no order of additions rounds."""
-
-    def evaluate(leaves: toys.Positions, legal: Tensor, key: Tensor) -> SimpleNamespace:
-        weight = torch.where(legal, toy.prior[leaves.index], 0.0)
-        share = weight / weight.sum(1, keepdim=True).clamp(min=1e-9)
-        numbers = {"value": toy.guess[leaves.index], "score": toy.points[leaves.index]}
-        return SimpleNamespace(prior=torch.floor(share * 2**20) / 2**20, **numbers)
-
-    return evaluate
-
-
 def search_of(toy: toys.Toy, settings: SearchConfig, device: torch.device) -> Search:
     toy = toy.to(device)
-    return Search(exactly(toy), settings, game=toy, keeps_scores=True)
+    return Search(toy.evaluator(exact=False), settings, game=toy, keeps_scores=True)
 
 
 @cases(FOUR)

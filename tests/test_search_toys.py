@@ -3,17 +3,19 @@ play."""
 
 import dataclasses
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 import torch
 import toys
+from implementations import NUMBA
 from searches import BOTH, GUMBEL, PUCT, check_links, nodes_of
 from toys import GAMES, Toy
 
 from zerogo.config import SearchConfig
 from zerogo.search import Search, puct
-from zerogo.search.gumbel import by_simulation, completed_values, considered_visits, phase_ends
+from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree
 
 RICH = dataclasses.replace(PUCT, c_puct_variance=0.85, c_puct_log=0.3)
@@ -24,24 +26,18 @@ def search(toy: Toy, settings: SearchConfig, **evaluator: bool) -> Search:
 
 
 @BOTH
-@pytest.mark.parametrize("leaves, budgets, most", [(1, (20, 150, 1200), 0.12), (4, (600,), 0.2), (16, (600,), 0.2)])
-def test_converges_to_the_true_value(settings: SearchConfig, leaves: int, budgets: tuple[int], most: float) -> None:
+@pytest.mark.parametrize("leaves", [1, 4, 16])
+def test_converges_to_the_true_value(settings: SearchConfig, leaves: int) -> None:
     """With an exact evaluator and an even prior, in all games at once; also the move that it would play keeps the
     value."""
     toy, starts = toys.union(*GAMES.values())
     true = toy.exact[starts]
-    made, errors = search(toy, dataclasses.replace(settings, leaves=leaves), even=True), []
-    for budget in budgets:
-        found = made.run(toy.new(starts), budget)
-        errors.append((found.value - true).abs())
-        assert found.tree.done.tolist() == [budget] * len(starts)
-    assert errors[-1].max() < most, dict(zip(GAMES, errors[-1].tolist(), strict=True))
-    if leaves == 1:
-        assert errors[2].mean() < 0.5 * errors[1].mean() < 0.5 * errors[0].mean()
-    after = toy.after[starts, found.action]
+    found = search(toy, dataclasses.replace(settings, leaves=leaves), even=True).run(toy.new(starts), 600)
+    assert found.tree.done.tolist() == [600] * len(starts)
+    errors = (found.value - true).abs()
+    assert errors.max() < 0.2, dict(zip(GAMES, errors.tolist(), strict=True))
     assert not toy.repeating[starts, found.action].any()
-    assert torch.equal(-toy.exact[after], true)
-    assert torch.allclose(found.policy.sum(1), torch.ones(len(starts)), atol=1e-5)
+    assert torch.equal(-toy.exact[toy.after[starts, found.action]], true)
 
 
 # An independent plain search, one game at a time
@@ -56,21 +52,34 @@ class PlainNode:
         self.closed: set[int] = set()
         legal = [a for a, after in enumerate(toy.after[state].tolist()) if after >= 0]
         weights = {a: float(toy.prior[state, a]) for a in legal}
-        self.prior = {a: weight / sum(weights.values()) for a, weight in weights.items()}
+        self.prior = {a: math.floor(weight / sum(weights.values()) * 2**20) / 2**20 for a, weight in weights.items()}
 
     def open(self) -> list[int]:
         return [a for a in self.prior if a not in self.closed]
 
 
-def plain_logits(node: PlainNode, settings: SearchConfig) -> dict[int, float]:
-    """Returns the improved logits of METHODS 2.12 by open move: logit + sigma(completed value)."""
+def plain_values(node: PlainNode) -> dict[int, float]:
+    """Returns the value of each open move, the mixed one of METHODS 2.12 where it has no visit."""
     visited = {a: child for a, child in node.children.items() if a not in node.closed}
     q = {a: -child.sum / child.visits for a, child in visited.items()}
     number, mass = sum(child.visits for child in visited.values()), sum(node.prior[a] for a in visited)
     average = sum(node.prior[a] * q[a] for a in visited) / mass if visited else 0.0
     mixed = (node.own + number * average) / (1 + number)
-    scale = (settings.c_visit + max((child.visits for child in visited.values()), default=0)) * settings.c_scale
-    return {a: math.log(node.prior[a]) + scale * q.get(a, mixed) for a in node.open()}
+    return {a: q.get(a, mixed) for a in node.open()}
+
+
+def plain_logits(node: PlainNode, settings: SearchConfig) -> dict[int, float]:
+    """Returns the improved logits of METHODS 2.12 by open move: logit + sigma(completed value)."""
+    most_visits = max((child.visits for a, child in node.children.items() if a not in node.closed), default=0)
+    scale = (settings.c_visit + most_visits) * settings.c_scale
+    return {a: math.log(node.prior[a]) + scale * value for a, value in plain_values(node).items()}
+
+
+def plain_policy(node: PlainNode, settings: SearchConfig) -> dict[int, float]:
+    """Returns the improved policy, by open move."""
+    logit = plain_logits(node, settings)
+    weight = {a: math.exp(value - max(logit.values())) for a, value in logit.items()}
+    return {a: one / sum(weight.values()) for a, one in weight.items()}
 
 
 def plain_choice(node: PlainNode, settings: SearchConfig, is_root: bool) -> int:
@@ -87,11 +96,8 @@ def plain_choice(node: PlainNode, settings: SearchConfig, is_root: bool) -> int:
         explore *= math.sqrt(weight + 0.01)
         score = {a: q.get(a, urgency) + explore * node.prior[a] / (1 + visits.get(a, 0)) for a in node.open()}
     else:
-        logit = plain_logits(node, settings)
-        number = sum(visits.values())
-        top = max(logit.values())
-        total = sum(math.exp(value - top) for value in logit.values())
-        score = {a: math.exp(logit[a] - top) / total - visits.get(a, 0) / (1 + number) for a in node.open()}
+        number, policy = sum(visits.values()), plain_policy(node, settings)
+        score = {a: policy[a] - visits.get(a, 0) / (1 + number) for a in node.open()}
     return max(score, key=lambda a: score[a])
 
 
@@ -119,29 +125,34 @@ def plain_simulation(toy: Toy, root: PlainNode, settings: SearchConfig, first: i
         value, points = -value, -points
 
 
-FOUR = ("tic-tac-toe, drawn", "tic-tac-toe, won by a fork", "random tree", "illegal moves among the good ones")
-
-
-@pytest.mark.parametrize("name", FOUR)
+@pytest.mark.parametrize("way", [NUMBA, "plain"])
 @pytest.mark.parametrize("settings", [PUCT, RICH, GUMBEL], ids=["puct", "rich", "gumbel"])
-def test_visits_equal_those_of_a_plain_search(name: str, settings: SearchConfig) -> None:
-    """Node by node down to the leaves, from every state of the first two plies; Gumbel's root follows its table of
-    visits."""
-    toy = GAMES[name]
-    starts = [0, *(int(after) for after in toy.after[0] if after >= 0 and toy.result[after].isnan())]
-    budget = 60
-    result = search(toy, settings, exact=False).run(toy.new(starts), budget)
-    for game, start in enumerate(starts):
+def test_a_search_is_the_plain_one(settings: SearchConfig, way: str, use: Callable[[str], None]) -> None:
+    """Node by node down to the leaves, from every state of the first two plies, with budgets of their own, and in what
+    comes of it; Gumbel's root follows its table of visits."""
+    use(way)
+    toy, firsts = toys.union(*GAMES.values())
+    states = [*firsts, *(state for first in firsts for state in toy.after[first].tolist())]
+    starts = [state for state in states if state >= 0 and toy.result[state].isnan()]
+    budgets = [60 - 23 * (k % 2) for k in range(len(starts))]
+    result = search(toy, settings, exact=False).run(toy.new(starts), torch.tensor(budgets))
+    for game, (start, budget) in enumerate(zip(starts, budgets, strict=True)):
         root = PlainNode(toy, start)
         root.closed = {a for a in root.prior if toy.repeating[start, a]}  # at the root they are known beforehand
         total = sum(root.prior[a] for a in root.open())
         root.prior = {a: p / total for a, p in root.prior.items()}
         if settings.algorithm == "gumbel":
             plain_gumbel(toy, root, settings, budget)
+            policy = plain_policy(root, settings)
+            value = sum(policy[a] * q for a, q in plain_values(root).items())
         else:
             for _ in range(budget):
                 plain_simulation(toy, root, settings, None)
+            policy, value = {a: child.visits / budget for a, child in root.children.items()}, root.sum / root.visits
         compare(result.tree.tree, game, ROOT, root)
+        expected = [policy.get(a, 0.0) for a in range(result.policy.shape[1])]
+        assert result.policy[game].tolist() == pytest.approx(expected, abs=1e-4)
+        assert float(result.value[game]) == pytest.approx(value, abs=1e-4)
 
 
 def plain_gumbel(toy: Toy, root: PlainNode, settings: SearchConfig, budget: int) -> None:
@@ -181,13 +192,6 @@ def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
         compare(tree, game, children[action], child)
 
 
-def test_unvisited_moves_get_the_mixed_value() -> None:
-    numbers = {"prior": [0.2, 0.3, 0.5], "visits": [3.0, 1.0, 0.0], "value": [0.5, -1.0, 0.0], "node_value": 0.4}
-    nodes = SimpleNamespace(**{name: torch.tensor([row]) for name, row in numbers.items()})
-    mixed = (0.4 + 4 * (0.2 * 0.5 - 0.3 * 1.0) / 0.5) / 5
-    assert completed_values(nodes)[0].tolist() == pytest.approx([0.5, -1.0, mixed])
-
-
 @pytest.mark.parametrize("budget", [0, 1, 2, 7, 8, 16, 50, 64, 200])
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 5, 8, 16])
 def test_the_order_of_visits_is_sequential_halving(number: int, budget: int) -> None:
@@ -211,13 +215,6 @@ def test_the_order_of_visits_is_sequential_halving(number: int, budget: int) -> 
         assert end == budget or moves[end] < moves[index]
 
 
-def test_the_order_fits_each_games_moves_and_budget() -> None:
-    is_open = torch.tensor([[True] * 6, [True, False, True, False, False, False], [False] * 5 + [True]])
-    found = by_simulation(is_open, torch.tensor([8, 4, 2]), max_considered=4, width=8)
-    expected = [[*considered_visits(4, 8)], [*considered_visits(2, 4), 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 0]]
-    assert found.tolist() == expected
-
-
 @pytest.mark.parametrize(("keep", "leaves"), [(True, 1), (False, 1), (True, 2), (True, 4), (True, 16)])
 def test_gumbel_spends_its_budget_on_the_considered_moves(keep: bool, leaves: int) -> None:
     toy = toys.tic_tac_toe()
@@ -229,21 +226,6 @@ def test_gumbel_spends_its_budget_on_the_considered_moves(keep: bool, leaves: in
     assert top.tolist() == [[15, 15, 5, 5]] * 20  # 40 = 2 phases: 5 each for four moves, 10 each for two
     assert found.visits.gather(1, found.action.unsqueeze(1)).eq(15).all()
     assert len({tuple(row) for row in found.visits.tolist()}) > 5  # each game has noise of its own
-
-
-def test_gumbels_policy_sums_to_one_and_improves() -> None:
-    """With exact values and a visit to each move the improved policy expects at least what the prior does, from every
-    state of a game."""
-    toy = toys.random_tree(5, depth=6)
-    settings = dataclasses.replace(GUMBEL, max_considered=4)
-    states = [i for i in range(len(toy.result)) if (toy.after[i] >= 0).sum() == 4]
-    found = search(toy, settings).run(toy.new(states), 4)
-    value = -toy.exact[toy.after[states]]
-    assert torch.allclose(found.policy.sum(1), torch.ones(len(states)), atol=1e-5)
-    expected, before = (found.policy * value).sum(1), (found.prior * value).sum(1)
-    assert (expected >= before - 1e-5).all() and expected.mean() > before.mean() + 0.1
-    assert torch.allclose(found.value, expected, atol=1e-5)
-    assert torch.allclose(expected, value.amax(1), atol=0.01)
 
 
 def test_lower_bounds_are_those_written_by_hand() -> None:
@@ -383,12 +365,12 @@ def test_root_noise_stays_out_of_the_tree(settings: SearchConfig, keep: bool) ->
     settings = dataclasses.replace(settings, keep_tree=keep)
     made = search(toy, settings, exact=False)
     found = made.run(toy.new([0] * 4), 50, explore=True)
-    assert torch.allclose(found.prior, toy.prior[:1] / toy.prior[:1].sum(), atol=1e-6)
+    assert torch.allclose(found.prior, toy.prior[:1] / toy.prior[:1].sum(), atol=1e-5)
     made.advance(found.tree, torch.arange(4), found.action, toy.new(toy.after[0, found.action].tolist()))
     made.begin(found.tree, torch.arange(4), 10, seed=1, explore=False)
     tree, after = found.tree.tree, toy.after[0, found.action]
     expected = torch.where(toy.after[after] >= 0, toy.prior[after], 0.0)
-    assert torch.allclose(tree.prior[:, ROOT], expected / expected.sum(1, keepdim=True), atol=1e-6)
+    assert torch.allclose(tree.prior[:, ROOT], expected / expected.sum(1, keepdim=True), atol=1e-5)
     assert torch.equal(found.tree.root_prior, tree.prior[:, ROOT]) and (found.tree.gumbel == 0).all()
 
 

@@ -2,20 +2,23 @@
 files; and how many games and leaves a run takes where that is left to the machine, with pretended speeds."""
 
 import dataclasses
+import json
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
+from string import ascii_uppercase
 
 import pytest
 import tiny
 import torch
-from sgfmill import sgf as sgfmill_sgf
+from searches import replayed
+from slow_scoring import slow_area
 
-from zerogo import board, checkpoint, cli, config, kernels, scoring, selfplay, tuning
+from zerogo import board, checkpoint, cli, config, kernels, scoring, selfplay, sgf, tuning
 from zerogo.board import rng
 from zerogo.board.flood import unpack_rows
 from zerogo.board.rng import Purpose
 from zerogo.config import Config
-from zerogo.game import GameState, Move
 from zerogo.pipeline import generate, train
 from zerogo.players.analyst import analyst_of_playouts, autotune_leaves
 from zerogo.replay import Replay, Samples
@@ -52,50 +55,29 @@ def table_games(*overrides: str, num_games: int = 20) -> tuple[SelfPlay, SelfPla
     return played(tiny.config(*TABLE, *overrides), tiny.Table(), num_games)
 
 
-def replayed(game: FinishedGame) -> list[GameState]:
-    """Returns the positions of a game before each of its moves, by the plain rules."""
-    states = [GameState.new(game.rules)]
-    for action in game.moves:
-        states.append(states[-1].play(Move.from_action(action, game.rules.size)))
-    return states
-
-
-def stones_of(rows: torch.Tensor) -> torch.Tensor:
-    """Returns the stones of one position: [2, N] bit rows -> int8 [N, N]."""
-    planes = unpack_rows(rows.to(torch.int32)).to(torch.int8)
-    return planes[0] + 2 * planes[1]
-
-
-def test_samples_are_the_positions_of_the_games_with_their_history() -> None:
-    _, collected = table_games(num_games=8)
+@pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
+def test_samples_are_the_positions_of_the_games_with_their_history_and_policies_on_legal_moves(algorithm: str) -> None:
+    _, collected = table_games(f"search.algorithm={algorithm}", num_games=8)
     samples, games = collected.all_samples(), {game.number: game for game in collected.games}
     assert Counter(samples.game.tolist()) == {number: len(game.moves) for number, game in games.items()}
-    positions = {number: replayed(game) for number, game in games.items()}
+    positions = {number: replayed(game.rules, game.moves) for number, game in games.items()}
+    planes = unpack_rows(samples.rows.to(torch.int32)).to(torch.int8)
+    stones = planes[:, :, 0] + 2 * planes[:, :, 1]  # [K, 8, N, N]
     for k in range(len(samples)):
         game, ply = games[int(samples.game[k])], int(samples.ply[k])
         states = positions[game.number]
         assert int(samples.to_play[k]) == states[ply].to_play.value
         for back in range(8):
             expected = torch.tensor(states[ply - back].stones()) if back <= ply else torch.zeros(5, 5)
-            found = stones_of(samples.rows[k, back])
-            assert torch.equal(found, expected.to(torch.int8)), f"game {game.number}, {back} before ply {ply}"
+            assert torch.equal(stones[k, back], expected.to(torch.int8)), f"game {game.number}, {back} before ply {ply}"
         assert samples.moves[k].tolist() == [game.moves[ply - 1 - j] if j < ply else -1 for j in range(5)]
         passes = 1 if ply and game.moves[ply - 1] == 25 else 0
         assert (int(samples.passes[k]), float(samples.komi[k])) == (passes, game.rules.komi)
         assert float(samples.root_value[k]) == pytest.approx(game.root_values[ply])
         assert int(samples.reply[k]) == (game.moves[ply + 1] if ply + 1 < len(game.moves) else -1)
-
-
-def test_policy_targets_lie_on_legal_moves_alone() -> None:
-    for algorithm in ("gumbel", "puct"):
-        _, collected = table_games(f"search.algorithm={algorithm}", num_games=6)
-        samples = collected.all_samples()
-        positions = {game.number: replayed(game) for game in collected.games}
-        for k in range(len(samples)):
-            legal = torch.tensor(positions[int(samples.game[k])][int(samples.ply[k])].legal_mask())
-            policy = samples.policy[k].float()
-            assert float(policy[~legal].sum()) == 0 and float(policy.sum()) == pytest.approx(1, abs=2e-3)
-        assert bool((samples.policy_weight == 1).all() & (samples.board_weight == 1).all())
+        policy, legal = samples.policy[k].float(), torch.tensor(states[ply].legal_mask())
+        assert float(policy[~legal].sum()) == 0 and float(policy.sum()) == pytest.approx(1, abs=2e-3)
+    assert bool((samples.policy_weight == 1).all() & (samples.board_weight == 1).all())
 
 
 @pytest.mark.parametrize("moves, komi, score_black", [(BLACK_SETTLES, 4.5, 4.5), (WHITE_SETTLES, -2.5, -6.5)])
@@ -117,17 +99,6 @@ def test_targets_have_the_view_of_the_side_to_move(
     assert [int(row.argmax()) for row in samples.policy] == moves[:-2]
 
 
-def test_ownership_tells_the_two_sides_apart() -> None:
-    """Black holds the left column, White the right one, the middle is nobody's; both passed."""
-    _, collected = played(scripted("game.komi=0.5"), tiny.Script([0, 2, 3, 5, 6, 8, PASS, PASS]), 1)
-    samples = collected.all_samples()
-    black_view = torch.tensor([[1, 0, -1]] * 3, dtype=torch.int8)
-    assert collected.ends == [EndReason.PASSES] and collected.scores_black == [-0.5]
-    for k in range(8):
-        sign = 1 - 2 * (k % 2)
-        assert torch.equal(samples.ownership[k], black_view * sign) and float(samples.value[k]) == -sign
-
-
 def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selfplay.loop, "SETTLED_END_SHARE", 0.6)
     _, collected = played(scripted("selfplay.slots=5"), tiny.Script(BLACK_SETTLES), 40)
@@ -147,12 +118,14 @@ def test_games_that_are_not_ended_early_count_as_the_plain_board_stands(monkeypa
     samples, differ = collected.all_samples(), 0
     for game in collected.games:
         if game.end != EndReason.ALL_PASS_ALIVE:
-            end = replayed(game)[-1]
+            *_, end = replayed(game.rules, game.moves)
             assert end.score_black() == game.score_black, f"game {game.number}"
             last = (samples.game == game.number).nonzero()[-1]
             sign = 1 if int(samples.to_play[last]) == 1 else -1
             assert sign * float(samples.score[last]) == game.score_black
-            assert sign * int(samples.ownership[last].sum()) == end.area_score_black()
+            ownership_black, owned = sign * samples.ownership[last].squeeze(0), slow_area(end.stones())
+            for colour, owner in ((1, 1), (2, -1)):
+                assert set(map(tuple, (ownership_black == owner).nonzero().tolist())) == owned[colour]
             stones = torch.tensor([end.stones()], dtype=torch.int8)
             less_dead = scoring.final_score_black(board.from_stones(stones, torch.ones(1), game.rules))
             differ += less_dead.item() != game.score_black
@@ -288,6 +261,21 @@ def test_a_game_is_the_same_alone_and_among_many(overrides: str) -> None:
     assert len(together) >= 8 and len({tuple(game.moves) for game in together.values()}) > len(together) // 2
 
 
+@pytest.mark.parametrize("way", ["kernels", "torch"])
+@pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
+def test_same_seeds_same_games_move_for_move(algorithm: str, way: str) -> None:
+    """As before the search was rewritten: tests/data/games-5x5.json, by algorithm and number of the game a letter for
+    each move, A to Y for the points 0 to 24 and Z for a pass."""
+    words = "game.size=5 game.komi=24.5 game.move_cap=40 search.leaves=1 search.max_considered=8 selfplay.slots=16"
+    words += " selfplay.full_simulations=16 selfplay.cheap_simulations=6 selfplay.full_share=0.6 selfplay.sgf_share=1"
+    settings = tiny.config(f"search.algorithm={algorithm}", *words.split())
+    expected = json.loads((Path(__file__).parent / "data" / "games-5x5.json").read_text())[algorithm]
+    with kernels.plain() if way == "torch" else nullcontext():
+        games = tiny.self_play(settings, tiny.Table(), 7).play(64).games
+    found = {str(game.number): "".join(ascii_uppercase[move] for move in game.moves) for game in games}
+    assert len(expected) == 64 and {number: found.get(number) for number in expected} == expected
+
+
 def test_komi_is_drawn_within_its_limits() -> None:
     limits = ("game.komi=4.5", "game.random_komi_share=0.5", "game.komi_low=-1", "game.komi_high=3")
     random = random_games(tiny.config(*limits).game, 400, seed=3, first_game=0, device=tiny.CPU)
@@ -317,14 +305,10 @@ def test_random_games_teach_no_policy() -> None:
     assert torch.equal(again.rows[again.game == 106], samples.rows[samples.game == 106])
 
 
-def pairs(number: int, seed: int) -> list[tuple[float, float]]:
-    drawn = rng.uniform(rng.key(seed, torch.arange(number)), 2)
-    return [(1 - 1.8 * float(a), 0.2 - 1.2 * float(b)) for a, b in drawn]
-
-
 @pytest.mark.parametrize("allowed", [0.02, 0.05, 0.2, 0.5])
 def test_the_threshold_is_the_boldest_that_the_games_allow(allowed: float) -> None:
-    resignation, games = Resignation(allowed), pairs(400, seed=int(1000 * allowed))
+    drawn = rng.uniform(rng.key(int(1000 * allowed), torch.arange(400)), 2).tolist()
+    resignation, games = Resignation(allowed), [(1 - 1.8 * a, 0.2 - 1.2 * b) for a, b in drawn]
     for winner, loser in games:
         resignation.add(winner, loser)
     resignation.update()
@@ -372,22 +356,16 @@ def test_only_games_in_which_nobody_may_resign_are_learned_from() -> None:
 
 
 @pytest.mark.parametrize("komi", [4.5, 0.0])
-def test_games_are_written_as_sgf_that_others_read(komi: float, tmp_path: Path) -> None:
+def test_a_share_of_games_drawn_by_number_is_written_as_sgf(komi: float, tmp_path: Path) -> None:
     _, collected = table_games(f"game.komi={komi}", "selfplay.sgf_share=0.4", num_games=30)
     drawn = rng.uniform(rng.key(3, torch.arange(100), Purpose.SGF), 1).squeeze(1)
     assert all(drawn[game.number] < 0.4 for game in collected.games) and 3 < len(collected.games) < 25
-    selfplay.write_games(tmp_path / "games", collected.games, "tiny")
-    assert len(list((tmp_path / "games").iterdir())) == len(collected.games)
+    selfplay.write_games(tmp_path, collected.games, "tiny")
+    assert len(list(tmp_path.iterdir())) == len(collected.games)
     for game in collected.games:
-        read = sgfmill_sgf.Sgf_game.from_bytes((tmp_path / "games" / f"game-{game.number:08d}.sgf").read_bytes())
-        plays = [node.get_move() for node in read.get_main_sequence()[1:]]
-        expected = [None if a == 25 else (4 - a // 5, a % 5) for a in game.moves]
-        assert (read.get_size(), read.get_komi()) == (5, komi)
-        assert plays == [("bw"[k % 2], point) for k, point in enumerate(expected)]
-        score = replayed(game)[-1].score_black()
-        if game.end != EndReason.ALL_PASS_ALIVE:
-            assert read.get_root().get("RE") == ("0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}")
-        assert read.get_winner() == (None if game.score_black == 0 else "b" if game.score_black > 0 else "w")
+        record, score = sgf.read(tmp_path / f"game-{game.number:08d}.sgf"), game.score_black
+        assert (record.rules, record.moves) == (game.rules, game.moves)
+        assert record.result == ("0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}")
 
 
 def test_a_resigned_game_says_so(tmp_path: Path) -> None:
@@ -406,8 +384,7 @@ def test_generate_writes_the_games_and_the_samples_that_were_asked_for(tmp_path:
     samples = Samples.cat([load_shard(shard.path) for shard in find_shards(tmp_path / "out" / "samples")])
     assert set(samples.game.tolist()) == set(range(10)) and set(samples.network_step.tolist()) == {12}
     for number, game in enumerate(games):
-        moves = sgfmill_sgf.Sgf_game.from_bytes(game.read_bytes()).get_main_sequence()[1:]
-        assert int((samples.game == number).sum()) == len(moves)
+        assert int((samples.game == number).sum()) == len(sgf.read(game).moves)
     assert "wrote 10 games" in capsys.readouterr().out
 
 
@@ -436,22 +413,35 @@ def pretended(monkeypatch, request) -> list[int]:
 
 def fitted(*overrides: str, most_games: int = slots.MOST) -> tuple[int, int, str]:
     settings = tiny.config(*overrides)
-    return measured(settings, tiny.Table(), most_games)
-
-
-def measured(settings: Config, evaluator: object, most_games: int = slots.MOST) -> tuple[int, int, str]:
     sections = settings.game, settings.search, settings.selfplay
-    search, selfplay, why = slots.fit_to_device(*sections, evaluator, tiny.CPU, most_games)
+    search, selfplay, why = slots.fit_to_device(*sections, tiny.Table(), tiny.CPU, most_games)
     return selfplay.slots, search.leaves, why
 
 
-def test_games_fill_the_batch_before_leaves_do(pretended: list[int]) -> None:
-    games, leaves, why = fitted(*AUTO)
-    assert (games, leaves) == (256, 1)
+@pytest.mark.parametrize(
+    ("words", "most_games", "chosen"),
+    [
+        (AUTO, 100, (100, 2)),
+        (("selfplay.slots=100", *AUTO[1:]), slots.MOST, (100, 2)),
+        (AUTO, 3, (3, 5)),  # 40 simulations bear no more
+        ((*AUTO[:2], "selfplay.full_simulations=7", "selfplay.cheap_simulations=7"), 3, (3, 1)),
+        ((*AUTO[:3], "selfplay.cheap_simulations=16", "selfplay.full_share=0.5"), 3, (3, 2)),
+        (("selfplay.slots=0", "search.leaves=4", *AUTO[2:]), slots.MOST, (64, 4)),
+    ],
+)
+def test_leaves_fill_what_games_leave_open(words: tuple[str], most_games: int, chosen: tuple, pretended) -> None:
+    assert fitted(*words, most_games=most_games)[:2] == chosen
+
+
+def test_games_fill_the_batch_and_numbers_that_are_given_stay(pretended: list[int], monkeypatch) -> None:
+    assert fitted("selfplay.slots=7", "search.leaves=3") == (7, 3, "") and not pretended
     rates = "944,649 evaluations/s in batches of 256, 5 % less in those of 128, 3 % more in those of 512"
-    whole = "944,649 simulations/s of whole moves in batches of 256, 5 % less in those of 128, 3 % more in those of 512"
-    assert why == f"256 games at once: {whole}; {rates}"
+    whole = rates.replace("evaluations/s in", "simulations/s of whole moves in")
+    assert fitted(*AUTO) == (256, 1, f"256 games at once: {whole}; {rates}")
     assert pretended == [64, 128, 256, 512, 1024]
+    monkeypatch.setattr(slots, "_games_in_memory", lambda *_: 64)
+    games, leaves, why = fitted(*AUTO)
+    assert (games, leaves) == (64, 4) and why.startswith("64 games at once, 4 leaves of each tree in a step: ")
 
 
 @pytest.mark.parametrize("pretended", [150], indirect=True)
@@ -466,24 +456,6 @@ def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:
     sections = settings.game, settings.search, settings.selfplay
     assert slots.measure_moves(*sections, tiny.Table(), tiny.CPU) > 0
     assert ended[0].moves == 4 and {1, 2} <= set(ended[0].lengths + ended[1].lengths)
-
-
-def test_leaves_fill_what_games_leave_open(pretended: list[int], monkeypatch) -> None:
-    assert fitted(*AUTO, most_games=100)[:2] == (100, 2)
-    assert fitted("selfplay.slots=100", *AUTO[1:])[:2] == (100, 2)
-    games, leaves, why = fitted(*AUTO, most_games=3)
-    assert (games, leaves) == (3, 5)  # 40 simulations bear no more
-    assert why.startswith("3 games at once, 5 leaves of each tree in a step: ")
-    assert fitted("selfplay.full_simulations=7", "selfplay.cheap_simulations=7", *AUTO[:2], most_games=3)[:2] == (3, 1)
-    assert fitted("selfplay.full_share=0.5", "selfplay.cheap_simulations=16", *AUTO[:3], most_games=3)[:2] == (3, 2)
-    monkeypatch.setattr(slots, "_games_in_memory", lambda *_: 64)
-    assert fitted(*AUTO)[:2] == (64, 4)
-
-
-def test_numbers_that_are_given_stay_and_games_fit_leaves_that_are_given(pretended: list[int]) -> None:
-    assert fitted("selfplay.slots=7", "search.leaves=3") == (7, 3, "")
-    assert not pretended
-    assert fitted("selfplay.slots=0", "search.leaves=4", *AUTO[2:])[:2] == (64, 4)
 
 
 def test_memory_is_that_of_the_games(monkeypatch) -> None:

@@ -23,21 +23,6 @@ SIDE = 6  # of the padded batches
 MIXED = "game.sizes=[[3, 2, 8.5], [4, 1, 1.5], [5, 1, 24.5]]"
 
 
-def own_places(size: int, side: int) -> Tensor:
-    """Returns where the actions of a board stand among those of a batch of another side: int64 [size * size + 1]."""
-    return torch.tensor([row * side + column for row in range(size) for column in range(size)] + [side * side])
-
-
-def cropped(values: Tensor, size: int, side: int) -> Tensor:
-    """Returns a small board's part of numbers by action [..., A] or by point [..., N, N]; all others must be 0."""
-    if values.shape[-1] == side:
-        assert not values[..., size:, :].any() and not values[..., size:].any()
-        return values[..., :size, :size]
-    places = own_places(size, side)
-    assert values.count_nonzero() == values[..., places].count_nonzero()
-    return values[..., places]
-
-
 def test_a_batch_may_be_larger_than_its_boards() -> None:
     same, larger = RulesBatch.of([Rules(4), Rules(4)]), RulesBatch.of([Rules(4), Rules(4)], board_size=SIDE)
     assert (same.board_size, same.same_size, larger.board_size, larger.same_size) == (4, True, SIDE, False)
@@ -54,6 +39,18 @@ def test_games_end_at_caps_of_their_own() -> None:
         state = board.step(state, torch.tensor([0, int(state.ply[1]), int(state.ply[2])]))
         ends.append(state.finished.tolist())
     assert ends == [[True, False, False], [True, False, True], [True, True, True]]
+
+
+def padded(samples: Samples, side: int) -> Samples:
+    """Returns the same samples in tensors of a larger side, 0 beyond their boards."""
+    size, fields = samples.board_size, vars(samples)
+    places = torch.tensor([row * side + column for row in range(size) for column in range(size)] + [side * side])
+    moved = {name: fields[name] for name in ("moves", "ko", "reply")}
+    moved = {name: torch.where(old < 0, old, places[old.long().clamp(0)].to(old.dtype)) for name, old in moved.items()}
+    moved["policy"] = samples.policy.new_zeros(len(samples), side * side + 1).index_copy(1, places, samples.policy)
+    moved["rows"] = torch.nn.functional.pad(samples.rows, (0, side - size))
+    moved["ownership"] = torch.nn.functional.pad(samples.ownership, (0, side - size, 0, side - size))
+    return dataclasses.replace(samples, **moved)
 
 
 def games_by_number(config: Config, num_games: int, evaluator: object | None = None) -> tuple[dict, Samples]:
@@ -91,7 +88,10 @@ def test_a_game_is_the_same_among_games_of_other_sizes(search: str) -> None:
             for name in ("rules", "moves", "end", "score_black"):
                 assert getattr(other, name) == getattr(one, name), name
             assert other.root_values == pytest.approx(one.root_values, abs=1e-5)
-            compare_samples(of_game(samples, number), of_game(own, number), size)
+            found = of_game(samples, number)
+            for name, values in vars(padded(of_game(own, number), 5)).items():
+                tolerance = 0 if not values.is_floating_point() else 2e-3 if name == "policy" else 1e-5
+                torch.testing.assert_close(getattr(found, name), values, rtol=0, atol=tolerance, msg=name)
         seen[size] = len(shared)
     assert min(seen.values()) >= 2, seen
 
@@ -99,24 +99,6 @@ def test_a_game_is_the_same_among_games_of_other_sizes(search: str) -> None:
 def of_game(samples: Samples, number: int) -> Samples:
     """Returns the samples of one game."""
     return samples.map(lambda tensor: tensor[samples.game == number])
-
-
-def compare_samples(padded: Samples, alone: Samples, size: int, side: int = 5) -> None:
-    """Asserts that samples say the same: exactly where they hold integers, to a rounding elsewhere."""
-    places = own_places(size, side)
-    for name, values in vars(alone).items():
-        found = getattr(padded, name)
-        if name == "rows":
-            assert not found[..., size:].any()
-            found = found[..., :size]
-        elif name in ("policy", "ownership"):
-            found = cropped(found, size, side)
-        elif name in ("moves", "ko", "reply"):
-            values = torch.where(values >= 0, places[values.clamp(min=0).to(torch.int64)].to(values.dtype), values)
-        if values.is_floating_point():
-            assert torch.allclose(found.float(), values.float(), atol=2e-3 if name == "policy" else 1e-5), name
-        else:
-            assert torch.equal(found, values), name
 
 
 def test_shares_of_sizes_and_rules() -> None:
@@ -146,19 +128,6 @@ def learned(batch: TrainingBatch, precision: torch.dtype = torch.float32) -> tup
     return {name: float(value) for name, value in metrics.items()}, gradients
 
 
-def padded_samples(samples: Samples, side: int) -> Samples:
-    """Returns the same samples in tensors of a larger side."""
-    old = samples.board_size
-    places, extra = own_places(old, side), side - old
-    fields = vars(samples)
-    moved = {name: fields[name].to(torch.int64) for name in ("moves", "ko", "reply")}
-    moved = {name: torch.where(old >= 0, places[old.clamp(min=0)], -1).to(torch.int16) for name, old in moved.items()}
-    moved["policy"] = samples.policy.new_zeros(len(samples), side * side + 1).index_copy(1, places, samples.policy)
-    moved["rows"] = torch.nn.functional.pad(samples.rows, (0, extra))
-    moved["ownership"] = torch.nn.functional.pad(samples.ownership, (0, extra, 0, extra))
-    return dataclasses.replace(samples, **moved)
-
-
 @pytest.mark.parametrize("sizes", ["[]", "[[3, 1, 9], [5, 1, 24]]"])
 def test_losses_and_gradients(sizes: str) -> None:
     """A batch, of one size or of two, is learned from alike in tensors of its own side and in larger ones."""
@@ -168,7 +137,7 @@ def test_losses_and_gradients(sizes: str) -> None:
     samples = dataclasses.replace(samples, policy_weight=weights)
     turns = torch.randint(8, (len(samples),), generator=torch.Generator().manual_seed(2))
     one, gradients = learned(TrainingBatch.of(samples, turns))
-    other, found = learned(TrainingBatch.of(padded_samples(samples, 7), turns))
+    other, found = learned(TrainingBatch.of(padded(samples, 7), turns))
     assert one == pytest.approx(other, rel=1e-4, abs=1e-5)
     largest = max(float(gradient.abs().max()) for gradient in gradients.values())
     for name, gradient in gradients.items():

@@ -73,12 +73,12 @@ class Toy(TensorFields, Game):
 
     def evaluator(self, exact: bool = True, even: bool = False) -> Callable[..., SimpleNamespace]:
         """Returns an evaluator that knows the true values, or only guesses; its priors are the toy's, or even over the
-        legal moves."""
+        legal moves, in numbers that no order of additions rounds."""
         values = self.exact if exact else self.guess
 
         def evaluate(leaves: Positions, legal: Tensor, key: Tensor) -> SimpleNamespace:
             prior = legal.to(torch.float32) if even else torch.where(legal, self.prior[leaves.index], 0.0)
-            prior = prior / prior.sum(1, keepdim=True).clamp(min=1e-9)
+            prior = torch.floor(prior / prior.sum(1, keepdim=True).clamp(min=1e-9) * 2**20) / 2**20
             return SimpleNamespace(prior=prior, value=values[leaves.index], score=self.points[leaves.index])
 
         return evaluate
