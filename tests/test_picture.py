@@ -55,11 +55,8 @@ def test_labels_on_a_grid_moves_of_a_search_as_a_table_and_short_counts():
 
 
 def test_image_shows_stones_where_they_are():
-    image = picture.board_image(some_stones(), cell=20)
-    assert image.dtype == np.uint8 and image.shape == (80, 80, 3)
-    assert image[20, 60].max() < 70 and image[40, 40].min() > 225
-    assert tuple(image[2, 2]) == WOOD
-    plain = drawn(torch.zeros((3, 3), dtype=torch.int8))
+    image, plain = picture.board_image(some_stones(), cell=CELL), drawn(torch.zeros((3, 3), dtype=torch.int8))
+    assert image.dtype == np.uint8 and image.shape == (4 * CELL, 4 * CELL, 3) and tuple(image[2, 2]) == WOOD
     assert changed_points(drawn(), plain, 3) == {(0, 2), (1, 1)}
     assert spot(drawn(), 0, 2).max() < 70 and spot(drawn(), 1, 1).min() > 225
 

@@ -21,8 +21,7 @@ from zerogo.players.engine import Choice, Engine
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules, coords
 
-TABLES = tables("play")
-WHITE_PLAYS_D4 = "White plays D4: White wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)"
+TABLES, TALKS = tables("play"), sorted((Path(__file__).parent / "data" / "play").glob("*.txt"))
 
 
 @pytest.fixture
@@ -64,23 +63,34 @@ class NoAdviser(Engine):
         return analysis()
 
 
-def talked(lines: str, white: object = None, path: Path | None = None) -> tuple[LiveGame, list[str], list[str]]:
-    """Returns the game on 5x5, its moves as vertices and what was said after a conversation in which Black is a
-    person."""
-    said: list[str] = []
-    typed = iter(lines.split(", "))
+def talked(lines: list[str], white: object = None, path: Path | None = None) -> tuple[LiveGame, list[str], str]:
+    """Returns the game on 5x5, its moves as vertices and what stands on the screen after a conversation in which Black
+    is a person; Ctrl-D ends it."""
+    shown: list[str] = []
+    typed = iter([*lines, "^D"])
 
     def ask(prompt: str) -> str:
-        said.append(prompt)
-        try:
-            return next(typed)
-        except StopIteration:
-            raise EOFError from None
+        shown.append(prompt + (line := next(typed)))
+        if line == "^D":
+            raise EOFError
+        return line
 
     game, names = LiveGame(Rules(5)), {Colour.BLACK: "human", Colour.WHITE: "other"}
     bots, adviser = {Colour.BLACK: None, Colour.WHITE: white}, NoAdviser("nobody", game)
-    TerminalGame(game, names, path, bots, lambda: adviser, TextStyle(), ask, said.append).run()
-    return game, [coords.to_gtp(action, 5) for _, action in game.moves], said
+    TerminalGame(game, names, path, bots, lambda: adviser, TextStyle(), ask, shown.append).run()
+    return game, [coords.to_gtp(action, 5) for _, action in game.moves], "".join(f"{text}\n" for text in shown)
+
+
+@pytest.mark.parametrize("path", TALKS, ids=lambda path: path.stem)
+def test_golden_conversations(path: Path) -> None:
+    """The first line says how the game ends, and what White plays where White is a bot; what follows "> " is typed."""
+    head, _, text = path.read_text().partition("\n")
+    result, _, white = head.partition(", White plays ")
+    moves = [None if move == "resign" else move for move in white.split()]
+    game, _, shown = talked(
+        [line for line in re.findall("> (.*)", text) if line != "^D"], ScriptedBot(*moves) if moves else None
+    )
+    assert shown == text and str(game.result) == result
 
 
 @pytest.mark.parametrize(("words", "white"), TABLES["who plays White"])
@@ -88,61 +98,33 @@ def test_the_shipped_network_that_fits_the_board_plays_white(words: str, white: 
     assert Path(parse(words.split()).white).name == white
 
 
-def test_a_pass_that_ends_an_unsettled_game_is_asked_about() -> None:
-    game, moves, said = talked("c3, D4, pass, pass, no, B2, pass, pass, y")
-    assert moves == ["C3", "D4", "pass", "B2", "pass", "pass"] and game.is_over
-    assert sum("much of the board is unsettled, and this pass ends the game" in text for text in said) == 2
-
-
-def test_two_people() -> None:
-    game, moves, said = talked("c3, D4, pass, PASS, yes, quit")
-    assert moves == ["C3", "D4", "pass", "pass"] and game.result == "W+7"
-    assert said[-2:] == ["White wins by 7 points", "the game is over; undo, save FILE or quit> "]
-    assert "White, move 2> " in said and any(" 3 . .(X). . 3" in text for text in said)
-
-
-def test_a_bot_that_resigns_and_is_taken_back() -> None:
-    game, moves, said = talked("C3, A1, undo, B2", ScriptedBot(None, "D4"))
-    assert WHITE_PLAYS_D4.replace("plays D4", "resigns") in said and moves == ["B2", "D4"] and game.result is None
-    assert said.count("Black wins, White has resigned") == 1 and "the game is over; undo takes moves back" in said
-
-
 @pytest.mark.parametrize(("lines", "left"), TABLES["undo"])
 def test_undo(lines: str, left: str) -> None:
-    _, moves, said = talked(lines, ScriptedBot("D4", "D3"))
+    _, moves, shown = talked(lines.split(", "), ScriptedBot("D4", "D3"))
     assert moves == left.split()
-    assert ("4 moves have been played, so 9 can't be taken back" in said) == ("9" in lines)
+    assert ("4 moves have been played, so 9 can't be taken back" in shown) == ("9" in lines)
 
 
 @pytest.mark.parametrize(("lines", "reason"), TABLES["what cannot be done"])
 def test_what_cannot_be_done_is_told_and_changes_nothing(lines: str, reason: str) -> None:
-    _, moves, said = talked(lines)
-    assert reason in said and len(moves) == lines.count(",")
-
-
-def test_hint_score_help_board_and_empty_lines() -> None:
-    _, _, said = talked("hint, score, help, , board, C3, score, pass, pass, yes, hint")
-    assert "nobody: Black wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)" in said
-    assert any("C3       7   75.0" in text for text in said) and any(text.startswith("what you can") for text in said)
-    assert "as the board stands White is ahead by 7 points, komi included" in said
-    assert "as the board stands Black is ahead by 18 points, komi included" in said
-    assert "the game is over; undo takes moves back" in said
+    _, moves, shown = talked(lines.split(", "))
+    assert f"\n{reason}\n" in shown and len(moves) == lines.count(",")
 
 
 def test_saving_by_hand_and_after_every_move(tmp_path: Path) -> None:
     path, other, there = (tmp_path / name for name in ("game.sgf", "other.sgf", "there.sgf"))
     there.write_text("x")
-    saves = ", ".join(f"save {file}" for file in (other, there, tmp_path / "missing" / "x.sgf"))
-    _, _, said = talked(f"C3, {saves}", ScriptedBot("D4"), path)
+    saves = [f"save {file}" for file in (other, there, tmp_path / "missing" / "x.sgf")]
+    _, _, shown = talked(["C3", *saves], ScriptedBot("D4"), path)
     record = sgf.read(path)
     assert record == sgf.read(other) and (record.black, record.white, record.result) == ("human", "other", "?")
     assert record.moves == [12, 8] and record.winrates_black == [None, 0.25] and record.scores_black == [None, -3.0]
     assert record.visits == [None, 8] and there.read_text() == "x"
-    assert any("there.sgf exists already" in text for text in said) and any("cannot write" in text for text in said)
-    talked("C3, pass, y", ScriptedBot("pass", "pass"), path)
+    assert "there.sgf exists already" in shown and "cannot write" in shown
+    talked(["C3", "pass", "y"], ScriptedBot("pass", "pass"), path)
     assert sgf.read(path).result == "B+18"
-    _, moves, said = talked("C3, D4", None, tmp_path / "missing" / "game.sgf")
-    assert len(moves) == 2 and sum("cannot write" in text for text in said) == 2, "it ends no game"
+    _, moves, shown = talked(["C3", "D4"], None, tmp_path / "missing" / "game.sgf")
+    assert len(moves) == 2 and shown.count("cannot write") == 2, "it ends no game"
 
 
 def test_colours_show_the_same_board() -> None:

@@ -42,24 +42,21 @@ def test_bad_json_is_refused(fields: object, what: str) -> None:
         rulesets.from_json(fields, 9)
 
 
-def test_the_string_that_katago_writes_into_sgf() -> None:
-    for text in ('{"ko":', "{}}", '["AREA"]', "{1: 2}", "{nan}"):
-        with pytest.raises(InputError):
-            rulesets.parse(text, 9)
-    assert rulesets.parse("koPOSITIONALscoreAREAtaxNONEsui1", 9) == rulesets.named("tromp-taylor", 9)
-    assert rulesets.parse("koSIMPLEscoreTERRITORYtaxNONEsui0", 19) == rulesets.named("japanese", 19)
-    assert rulesets.parse("koSITUATIONALscoreAREAtaxNONEsui0whb0", 19, 7.5) == rulesets.named("aga", 19)
-    assert rulesets.parse("koSIMPLEscoreAREAtaxNONEsui0button0whb0fpok1", 9) == rulesets.named("chinese", 9)
-    for what in ("tax is 'ALL'", "tax is 'SEKI'", "whiteHandicapBonus is 'N'", "whiteHandicapBonus is 'N-1'"):
-        part = what.replace("whiteHandicapBonus", "whb").replace(" is ", "").replace("'", "")
-        with pytest.raises(InputError, match=what):
-            rulesets.parse(f"koSIMPLEscoreAREA{part}sui0", 9)
+@pytest.mark.parametrize(("text", "size", "komi", "name"), TABLES["text of rules"])
+def test_rules_that_are_written_out(text: str, size: int, komi: float | None, name: str) -> None:
+    """As KataGo writes them into SGF, and names."""
+    assert rulesets.parse(text, size, komi) == rulesets.named(name, size, komi)
+
+
+@pytest.mark.parametrize(("text", "what"), TABLES["bad text"])
+def test_bad_text_is_refused(text: str, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        rulesets.parse(text, 9)
 
 
 def test_names_and_their_komi() -> None:
     assert rulesets.named("japanese", 19).komi == 6.5 and rulesets.named("chinese", 19).komi == 7.5
     assert rulesets.named("japanese", 19, 0.5).komi == 0.5 and rulesets.named("aga", 9, 0.0).komi == 0.0
     assert rulesets.named("aga-button", 19).komi == 7.0
-    assert rulesets.parse(" New Zealand ", 9, 6.0) == rulesets.named("nz", 9, 6.0)
     with pytest.raises(InputError, match="size is 26"):
         rulesets.named("chinese", 26)

@@ -2,18 +2,18 @@
 by the plain rules, and batches against it."""
 
 import json
-import random
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from searches import random_games
 from sgfmill.sgf import Sgf_game
 from tables import tables
 
 from zerogo import board, sgf
 from zerogo.errors import InputError
-from zerogo.game import Colour, GameState
+from zerogo.game import Colour
 from zerogo.rules import SCORING, SUPERKO, Rules, coords, rulesets
 from zerogo.sgf import Edit, GameRecord, positions, read_text, replay, to_text
 
@@ -32,18 +32,12 @@ def test_winrates_and_scores_make_graphs() -> None:
     assert dict(zip(remarks, found, strict=True)) == remarks
 
 
-def test_the_text_of_a_file() -> None:
+@pytest.mark.parametrize(("rules", "fields", "there", "absent"), TABLES["the text of a file"])
+def test_the_text_of_a_file(rules: dict, fields: dict, there: list[str], absent: list[str]) -> None:
     """A pass is the empty value; rules that no word names are written in full, komi never with an exponent, and an
     unknown date is not today's."""
-    assert ";B[];W[])" in to_text(GameRecord(Rules(9), [81, 81]))
-    assert "ZGRU" not in to_text(GameRecord(Rules(5, 7.5, "simple"), []))  # RU[Chinese] says it all
-    text = to_text(GameRecord(Rules(5), []))
-    assert "RU[Chinese]" in text and '"ko":"POSITIONAL"' in text
-    assert "ZGRU" not in to_text(GameRecord(Rules(5, 7.5, "situational"), [], properties={"RU": "AGA"}))
-    for komi, shown in ((1e-7, "KM[0.0000001]"), (-3.5, "KM[-3.5]"), (0.0, "KM[0.0]")):
-        assert shown in to_text(GameRecord(Rules(5, komi), []))
-    assert "DT[" not in to_text(GameRecord(Rules(5), [], date=None)) and "DT[20" in text and "RE[?]" in text
-    assert "HA[" not in text and "PL[" not in text and "AP[zerogo" in text
+    text = to_text(GameRecord(Rules(**rules), **{"moves": []} | fields))
+    assert all(part in text for part in there) and not any(part in text for part in absent), text
 
 
 @pytest.mark.parametrize(("fields", "what"), TABLES["bad records"])
@@ -52,19 +46,6 @@ def test_bad_records_are_refused(fields: dict, what: str, tmp_path: Path) -> Non
     with pytest.raises(InputError, match=what):
         sgf.write(tmp_path / "game.sgf", GameRecord(Rules(5), **fields, edits=edits))
     assert not list(tmp_path.iterdir())
-
-
-def random_record(seed: int, size: int, plies: int, rules: Rules | None = None) -> GameRecord:
-    """Returns a game of random legal moves, some of them passes."""
-    draw = random.Random(seed)
-    rules = rules or Rules(size)
-    state, moves = GameState.new(rules), []
-    while len(moves) < plies and not state.is_over:
-        legal = state.legal_moves()
-        move = draw.choice(legal[:-1] or legal) if draw.random() < 0.95 else legal[-1]
-        moves.append(move.action(size))
-        state = state.play(move)
-    return GameRecord(rules, moves)
 
 
 @pytest.mark.parametrize(("text", "num_states", "problem"), TABLES["problems of replay"])
@@ -77,10 +58,11 @@ def test_replay_says_what_is_wrong(text: str, num_states: int, problem: str | No
 
 @pytest.mark.parametrize("superko", ["simple", "positional", "situational"])
 def test_batches_are_the_same_positions(superko: str) -> None:
-    """Stones, side to move, legal moves (superko included), captures and passes, at every third move of games of
-    several lengths."""
+    """Stones, side to move, legal moves (superko included), captures and passes, at every third move of games that end
+    with two passes."""
     rules = Rules(5, 7.0, superko, suicide=superko == "situational")
-    records = [random_record(seed, 5, 60, rules) for seed in range(4)]
+    state, moves = random_games(rules, 4, 58)
+    records = [GameRecord(rules, [*row[:ply], 25, 25]) for row, ply in zip(moves.tolist(), state.ply, strict=True)]
     asked = [(record, number) for record in records for number in range(0, len(record.moves) + 1, 3)]
     batch = positions(*zip(*asked, strict=True))
     legal = board.legal_actions(batch).tolist()
@@ -93,7 +75,11 @@ def test_batches_are_the_same_positions(superko: str) -> None:
         assert batch.captures[index].tolist() == [state.captures[Colour.BLACK], state.captures[Colour.WHITE]]
 
 
-def test_edits() -> None:
+def test_stones_that_are_set_up_in_the_middle() -> None:
+    record = read_text("(;SZ[5]KM[0]RU[Chinese];B[aa];AW[bb]AE[aa]PL[B];AB[cc];B[dd];W[ee];AE[ee])")
+    assert record.edits == [Edit(1, {6: 2, 0: 0, 12: 1}, "b"), Edit(3, {24: 0})]
+    assert record.moves == [0, 18, 24] and record.turns() == ["b", "b", "w"]
+
     record = read_text("(;SZ[3]KM[0]RU[Chinese];B[aa]C[x];W[bb];AE[aa]AB[cc];B[ac]C[y];W[ca];AW[ba])")
     states, problem = replay(record)
     assert problem is None and states[2].stones() == [[0, 0, 0], [0, 2, 0], [0, 0, 1]] and len(states[2].history) == 1
@@ -170,12 +156,6 @@ def test_starts(row: str) -> None:
     assert record.setup == (rows if stones else None)
 
 
-def test_a_setup_in_the_middle() -> None:
-    record = read_text("(;SZ[5]KM[0]RU[Chinese];B[aa];AW[bb]AE[aa]PL[B];AB[cc];B[dd];W[ee];AE[ee])")
-    assert record.edits == [Edit(1, {6: 2, 0: 0, 12: 1}, "b"), Edit(3, {24: 0})]
-    assert record.moves == [0, 18, 24] and record.turns() == ["b", "b", "w"]
-
-
 @pytest.mark.parametrize(("text", "expected"), TABLES["what is read"])
 def test_what_is_read(text: str, expected: dict) -> None:
     """Passes and points, sizes, komi, old names of properties, values over lines with escapes, a setup."""
@@ -203,25 +183,18 @@ def test_rules(text: str, name: str) -> None:
 NAMES = json.loads((DATA / "names.json").read_text())  # a text for each encoding
 
 
-@pytest.mark.parametrize("encoding", NAMES)
-def test_encodings_that_the_file_names(encoding: str) -> None:
+ENCODED = [(encoding, f"CA[{encoding}]", NAMES[encoding]) for encoding in NAMES]
+for name in ("gb18030", "big5", "cp932", "euc_jp", "euc_kr", "iso8859-1", "utf-8"):  # which the file does not name
+    ENCODED += [(name, charset, NAMES[name]) for charset in ("", "CA[UTF-8]", "CA[nonsense]", "CA[rot13]", "CA[]")]
+for name in ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"):  # with byte order marks
+    ENCODED += [(name, charset, "囲碁 Ü") for charset in ("", "CA[UTF-8]", "CA[GB2312]", f"CA[{name}]")]
+
+
+@pytest.mark.parametrize(("encoding", "charset", "name"), ENCODED)
+def test_encodings(encoding: str, charset: str, name: str) -> None:
     """The names hold characters whose second byte is a bracket or a backslash."""
-    data = f"(;SZ[9]KM[0]CA[{encoding}]PB[{NAMES[encoding]}]C[{NAMES[encoding]}];B[ee])".encode(encoding)
-    record = read_text(data)
-    assert record.black == NAMES[encoding] and record.moves == [40]
-
-
-@pytest.mark.parametrize("encoding", ["gb18030", "big5", "cp932", "euc_jp", "euc_kr", "iso8859-1", "utf-8"])
-@pytest.mark.parametrize("charset", ["", "CA[UTF-8]", "CA[nonsense]", "CA[rot13]", "CA[]"])
-def test_encodings_that_the_file_does_not_name(encoding: str, charset: str) -> None:
-    data = f"(;SZ[9]KM[0]{charset}PB[{NAMES[encoding]}]C[{NAMES[encoding]}];B[ee])".encode(encoding)
-    assert read_text(data).black == NAMES[encoding]
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
-def test_byte_order_marks(encoding: str) -> None:
-    for charset in ("", "CA[UTF-8]", "CA[GB2312]", f"CA[{encoding}]"):
-        assert read_text(f"(;SZ[9]KM[0]{charset}PB[囲碁 Ü];B[ee])".encode(encoding)).black == "囲碁 Ü"
+    record = read_text(f"(;SZ[9]KM[0]{charset}PB[{name}]C[{name}];B[ee])".encode(encoding))
+    assert record.black == name and record.moves == [40]
 
 
 @pytest.mark.parametrize("kind", BROKEN)

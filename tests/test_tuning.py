@@ -29,32 +29,26 @@ def device(overhead: float, each: float, asked: list[int] | None = None) -> Call
     return rate
 
 
-def test_the_smallest_batch_near_the_best_is_taken() -> None:
-    """A call costs as much as 100 positions, so 1,024 reach 91 % of the limit, 2,048 95 %, 4,096 98 %."""
+@pytest.mark.parametrize(
+    ("seconds", "limit", "size", "sizes"),
+    [
+        # A call costs as much as 100 positions, so 1,024 reach 91 % of the limit, 2,048 95 %, 4,096 98 %; then come two
+        # doublings without a gain of 5 %.
+        ((100e-7, 1e-7), 1 << 20, 2048, [16 << k for k in range(10)]),
+        ((1e-3, 1e-7), 100, 100, [16, 32, 64, 100]),  # the limit is tried and kept
+        ((1e-3, 1e-7), 5, 5, [5]),
+        ((0.05, 1e-3), 1 << 20, 256, [16, 32, 64, 128, 256]),  # nothing is asked for beyond a call of 0.2 seconds
+    ],
+)
+def test_the_smallest_batch_near_the_best_is_taken(seconds: tuple, limit: int, size: int, sizes: list[int]) -> None:
     asked: list[int] = []
-    found = find_batch(device(100e-7, 1e-7, asked), limit=1 << 20, least=16)
-    assert found.size == 2048 and asked == [16 << k for k in range(len(asked))]
-    assert list(found.rates) == asked and asked[-1] == 8192  # two doublings without a gain of 5 %
-
-
-def test_the_limit_is_tried_and_kept() -> None:
-    asked: list[int] = []
-    assert find_batch(device(1e-3, 1e-7, asked), limit=100, least=16).size == 100
-    assert asked == [16, 32, 64, 100]
-    assert find_batch(device(1e-3, 1e-7), limit=5, least=16) == BatchChoice(5, {5: pytest.approx(5 / (1e-3 + 5e-7))}, 5)
-    assert find_batch(device(1e-3, 1e-7), limit=1).size == 1
+    found = find_batch(device(*seconds, asked), limit, 16)
+    assert (found.size, asked, list(found.rates)) == (size, sizes, sizes)
 
 
 def test_one_busy_moment_of_the_machine_does_not_end_it() -> None:
     quiet = device(100e-7, 1e-7)
     assert find_batch(lambda size: quiet(size) * (0.3 if size == 64 else 1.0), 1 << 20, 16).size == 2048
-
-
-def test_calls_that_last_are_large_enough() -> None:
-    """Nothing is asked for beyond a call of 0.2 seconds."""
-    asked: list[int] = []
-    found = find_batch(device(0.05, 1e-3, asked), 1 << 20, 16)
-    assert asked == [16, 32, 64, 128, 256] and found.size == 256
 
 
 CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
