@@ -3,6 +3,8 @@ interpreter without a GPU."""
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -12,9 +14,14 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import pytest
 import torch
-from numba_cache import compile_kernels
 
 torch.set_num_threads(1)
+USE_KERNELS = """
+from zerogo import kernels
+from zerogo.tuning import trials
+for name in kernels.NAMES["cpu"]:
+    trials.kernel(name, "cpu", 9)
+"""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # else the programs that tests interrupt would ignore it
@@ -24,9 +31,17 @@ if not torch.cuda.is_available():
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compiles the CPU's kernels before xdist starts processes, each of which would compile them."""
-    if getattr(config.option, "numprocesses", None) and not config.option.collectonly:  # none in the processes
-        compile_kernels()
+    """Compiles the CPU's kernels, which Numba keeps on disk, before xdist starts processes, each of which would compile
+    them: half a minute, once for their sources."""
+    if not getattr(config.option, "numprocesses", None) or config.option.collectonly:  # none in the processes
+        return
+    from zerogo import kernels
+    from zerogo.kernels.cpu import loops
+
+    folder = kernels.cache_folder() if loops.numba is not None else None
+    if folder is not None and not (mark := folder / "all-compiled").exists():
+        subprocess.run((sys.executable, "-c", USE_KERNELS), check=True, capture_output=True)
+        mark.touch()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

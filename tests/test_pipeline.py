@@ -1,31 +1,35 @@
-"""The whole loop on the smallest run: what it leaves behind, how it goes on, what it refuses."""
+"""The whole loop on the smallest runs, of one board and of several: what they leave behind, how they go on, what they
+refuse, and who may play what came of them."""
 
 import shutil
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import gtp_talk
 import pytest
 import tiny
 import torch
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from zerogo import checkpoint, commands, config, tuning
+from zerogo import checkpoint, cli, commands, config, sgf, tuning
+from zerogo.analysis.query import AnalysisSettings, QueryError, parse
 from zerogo.arena import pool
+from zerogo.config import EvaluationConfig, with_overrides
 from zerogo.errors import InputError
-from zerogo.pipeline import run, snapshots
+from zerogo.pipeline import generate, run, snapshots
 from zerogo.pipeline.sanity_checks import calibration_error
 from zerogo.pipeline.start import too_many_considered
-from zerogo.replay.shards import find_shards
+from zerogo.players import plays_on
+from zerogo.players.analyst import make_analyst, make_player
+from zerogo.players.live import LiveGame
+from zerogo.players.session import AnalysisSession
+from zerogo.replay.shards import find_shards, load_shard
+from zerogo.rules import Rules
+from zerogo.selfplay.opening import drawn_rules
 from zerogo.system.signals import Signals
 
-TAGS = """
-    train/loss train/policy_loss train/value_loss train/ownership_loss train/policy_entropy train/learning_rate
-    selfplay/search_kl_nats selfplay/prior_entropy_nats selfplay/calibration_error selfplay/game_length_plies
-    selfplay/black_winrate selfplay/share_capped selfplay/moves_per_s selfplay/simulations_per_s
-    selfplay/samples_per_s selfplay/games_per_s replay/samples replay/window replay/age_steps replay/reuse
-    time/games time/iterations
-""".split()
+TAGS = (Path(__file__).parent / "data" / "tags.txt").read_text().split()  # of the numbers of each iteration
 PICTURES = ("selfplay/final_boards", "network/first_move")
 
 
@@ -86,8 +90,7 @@ def test_numbers_stand_in_tensorboard_and_as_lines(finished: Path) -> None:
     iterations = [record for record in records if "time/iterations" in record]
     assert [record["time/iterations"] for record in iterations] == [1, 2]
     assert all(set(TAGS) <= record.keys() for record in iterations)
-    events = EventAccumulator(str(finished / "logs"))
-    events.Reload()
+    events = tiny.events(finished / "logs")
     assert set(TAGS) <= set(events.Tags()["scalars"]) and set(PICTURES) <= set(events.Tags()["images"])
     assert [event.value for event in events.Scalars("time/iterations")] == [1, 2]
     matches = [record for record in records if "eval/random_winrate" in record]
@@ -119,25 +122,13 @@ def test_a_run_that_has_ended_goes_on_under_other_settings(copied: Path) -> None
     assert f"tiny@{before.step}" in {meeting.player for meeting in pool.read(folder / pool.FILE)}
 
 
-def refused(folder: Path, pattern: str, *overrides: str, resume: bool = False) -> None:
-    before = tiny.files(folder)
-    with pytest.raises(InputError, match=pattern) as caught:
-        tiny.run(folder, *overrides, resume=resume)
-    assert "\n" not in str(caught.value) and tiny.files(folder) == before
-
-
-def test_a_run_is_not_overwritten(copied: Path) -> None:
-    refused(copied, "already holds a run; resume it with --resume")
+def test_a_damaged_run_is_not_overwritten(copied: Path) -> None:
     for path in checkpoint.paths(copied / "tiny"):
         path.write_bytes(path.read_bytes()[:1000])
-    refused(copied, "already holds a run")  # a damaged one neither
-
-
-def test_nothing_to_resume(tmp_path: Path) -> None:
-    refused(tmp_path, "holds no run to resume", resume=True)
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "tiny").mkdir()
-    refused(tmp_path, "holds no run to resume", resume=True)
+    before = tiny.files(copied)
+    with pytest.raises(InputError, match="already holds a run"):
+        tiny.run(copied)
+    assert tiny.files(copied) == before
 
 
 def test_a_run_begins_with_weights_of_another_size(finished: Path, tmp_path: Path) -> None:
@@ -204,3 +195,92 @@ def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:
     after = checkpoint.newest(folder)
     assert after.counters["iterations"] == 1 and after.counters["replay"]["total"] > shards[-1].end
     assert charted_iterations(folder) == [1]
+
+
+# Boards of several sizes
+
+SIZES = {3: 8.5, 4: 1.5, 5: 24.5}  # and their komi
+MIXED = """
+    game.sizes=[[3,1,8.5],[4,1,1.5],[5,1,24.5]] game.size=4 game.komi=1.5 game.move_cap=0 game.random_komi_share=0.5
+    game.komi_spread=2 game.superko_shares={"positional":1,"situational":1} game.suicide_share=0.5
+    network.value_pooling=area features.encoder=[on_board,history:7,katago_rules] selfplay.random_opening_games=32
+    pipeline.games_per_iteration=16
+""".split()
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that learns 3x3, 4x4 and 5x5 together, that the tests only look at."""
+    matches = ("pipeline.final_matches=true", "evaluation.every_iterations=1", "evaluation.opponents=[random, self]")
+    return tiny.run(tmp_path_factory.mktemp("mixed"), *MIXED, *matches, "evaluation.earlier_opponents=1")
+
+
+def test_samples_and_games_of_all_boards(mixed: Path) -> None:
+    samples, found = tiny.all_samples(mixed), checkpoint.newest(mixed)
+    settings = found.config
+    assert samples.board_size == 5 and found.sizes == {3, 4, 5} and settings.game.rules().komi == 1.5
+    numbers = samples.game.unique()
+    rules = dict(zip(numbers.tolist(), drawn_rules(settings.game, numbers, settings.run.seed), strict=True))
+    assert len(samples) == found.counters["replay"]["total"]
+    assert min(Counter(one.size for one in rules.values()).values()) > 5
+    kept = samples.state().rules
+    for k in range(len(samples)):
+        assert kept.at(k) == rules[int(samples.game[k])]
+    for path in (mixed / "games").glob("*.sgf"):
+        record = sgf.read(path)
+        assert record.rules.size in SIZES and all(0 <= move <= record.rules.size**2 for move in record.moves)
+        assert LiveGame.of_record(record).moves  # legal by the plain rules
+
+
+def test_charts_tell_the_boards_apart(mixed: Path) -> None:
+    records = tiny.lines(mixed / "logs" / "metrics.jsonl")
+    matches = [record for record in records if "eval/3x3/random_winrate" in record]
+    assert len(matches) == 2  # after the first iteration and at the end
+    for size in SIZES:
+        tags = {f"eval/{size}x{size}/elo", f"eval/{size}x{size}/self_whole_board_black"}
+        assert all(tags <= record.keys() for record in matches) and f"eval/{size}x{size}/elo_low" in matches[0]
+        assert any(f"selfplay_{size}x{size}/share_of_games" in record for record in records)
+        assert "random" in (mixed / f"{size}x{size}" / "report.html").read_text()
+    assert not any("eval/elo" in record for record in records)
+    events = tiny.events(mixed / "logs")
+    pictures = {"selfplay/final_boards", *(f"network/first_move_{size}x{size}" for size in SIZES)}
+    assert pictures <= set(events.Tags()["images"])
+
+
+def test_analysts_players_and_clients(mixed: Path) -> None:
+    path = checkpoint.newest(mixed).source
+    analyst = make_analyst(path, EvaluationConfig(simulations=2), tiny.CPU, torch.float32)
+    assert [plays_on(analyst, size) for size in (2, 3, 4, 5, 6)] == [False, True, True, True, False]
+    session = AnalysisSession(analyst, capacity=100)
+    for size in SIZES:
+        session.set_position(LiveGame(Rules(size, 0.5)))
+        assert session.step() > 0 and session.analysis().ownership.shape == (size, size)
+    with pytest.raises(InputError, match="plays on 3x3, 4x4 and 5x5 only; this game is on 9x9"):
+        session.set_position(LiveGame(Rules(9)))
+    with pytest.raises(QueryError, match="the board is 9x9; this network plays on 3x3, 4x4 and 5x5 only"):
+        parse({"id": "a", "moves": [], "boardXSize": 9, "boardYSize": 9}, AnalysisSettings(), analyst.sizes)
+    talk = gtp_talk.Talk(gtp_talk.engine(path, "--simulations", "2"))
+    assert (talk.value("query_boardsize"), talk.value("get_komi")) == ("4", "1.5")
+    for size in (5, 3):
+        assert talk.value(f"boardsize {size}") == "" and talk.value("genmove b")
+    assert talk.ask("boardsize 9") == "? unacceptable size"
+    assert talk.engine.said[-1].endswith("plays on 3x3, 4x4 and 5x5 only")
+
+
+def test_self_play_on_one_of_the_boards(mixed: Path, tmp_path: Path) -> None:
+    """`zerogo selfplay` with the sizes taken out plays on one board, in tensors of its own side."""
+    settings = with_overrides(checkpoint.newest(mixed).config, ["game.sizes=[]", "game.size=3", "game.komi=8.5"])
+    generate(cli.set_up(settings), checkpoint.newest(mixed), 4, tmp_path / "out")
+    (shard,) = find_shards(tmp_path / "out" / "samples")
+    assert load_shard(shard.path).board_size == 3 and len(list((tmp_path / "out" / "games").glob("*.sgf"))) == 4
+
+
+def test_an_opponent_for_one_board_is_met_there(mixed: Path, tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "four.pt", tiny.fresh_checkpoint(tiny.config("game.size=4")))
+    assert make_player(str(tmp_path / "four.pt"), EvaluationConfig(), tiny.CPU, torch.float32).sizes == {4}
+    opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=1")
+    folder = tiny.run(tmp_path / "runs", *MIXED, *opponents)
+    met = [(meeting.opponent, meeting.size) for meeting in pool.read(folder / pool.FILE)]
+    assert met == [("random", 3), ("random", 4), ("tiny@1", 4), ("random", 5)]
+    with pytest.raises(InputError, match="four.pt plays on 4x4 only; this run is on 3x3 and 5x5"):
+        tiny.run(tmp_path / "more", *MIXED, *opponents, "game.sizes=[[3, 1, 9], [5, 1, 9]]", "game.size=5")

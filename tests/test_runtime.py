@@ -20,9 +20,7 @@ import torch
 from limits import within
 from tables import tables
 
-from zerogo import board
 from zerogo.errors import InputError
-from zerogo.rules import Rules
 from zerogo.system import runtime
 from zerogo.system.runtime import TOO_LONG, RunLock, write_atomically
 from zerogo.system.telemetry import METRICS_FILE, Progress, Telemetry
@@ -47,20 +45,6 @@ def test_a_numbered_device_becomes_the_current_one(monkeypatch) -> None:
     with pytest.raises(InputError, match="torch finds 2 CUDA devices"):
         runtime.pick_device("cuda:2")
     assert runtime.pick_device("cuda:1").index == 1 and made == [torch.device("cuda:1")]
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
-def test_games_are_played_on_a_second_gpu() -> None:
-    before = torch.cuda.current_device()
-    try:
-        state = board.new_games(4, Rules(5), runtime.pick_device("cuda:1"))
-        assert torch.cuda.current_device() == 1
-        for _ in range(5):
-            state = board.step(state, board.legal_actions(state).to(torch.int8).argmax(1))
-        assert state.device.index == 1 and state.ply.tolist() == [5] * 4
-    finally:
-        torch.cuda.set_device(before)
 
 
 @pytest.mark.gpu
@@ -172,13 +156,6 @@ def test_a_pipe_gives_whole_lines_of_bytes_and_a_missing_stdin_none(monkeypatch)
     assert list(runtime.lines_of_stdin()) == []
 
 
-def events(directory: Path) -> object:
-    """Returns TensorBoard's view of a directory."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    return EventAccumulator(str(directory), size_guidance={"scalars": 0}).Reload()
-
-
 def test_scalars_reach_both(tmp_path: Path) -> None:
     with Telemetry(tmp_path) as telemetry:
         telemetry.scalars(1, {"train/loss": torch.tensor(1.5), "selfplay/games": 7})
@@ -189,7 +166,7 @@ def test_scalars_reach_both(tmp_path: Path) -> None:
     assert records[0]["selfplay/games"] == 7.0 and records[0]["time"] > 1.7e9
     for line in (tmp_path / METRICS_FILE).read_text().splitlines():
         json.loads(line, parse_constant=pytest.fail)  # NaN is not JSON
-    read = events(tmp_path)
+    read = tiny.events(tmp_path)
     assert [(event.step, event.value) for event in read.Scalars("train/loss")][0] == (1, 1.5)
     assert read.Tags()["images"] == ["board/final"]
 
@@ -217,7 +194,7 @@ def test_resume_drops_what_comes_again(limit: int, tmp_path: Path) -> None:
         telemetry.scalars(7, {"a": 70.0})
     expected = [*((step, step) for step in range(1, 7)), (7, 70)]
     assert [(record["step"], record["a"]) for record in tiny.lines(tmp_path / METRICS_FILE)] == expected[4 * limit :]
-    assert [(event.step, event.value) for event in events(tmp_path).Scalars("a")] == expected
+    assert [(event.step, event.value) for event in tiny.events(tmp_path).Scalars("a")] == expected
 
 
 def test_a_line_cut_short_is_dropped(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The parts of `zerogo bench gpu` as processes of their own, run on the CPU: what is judged, and what becomes of parts
-that fail or don't end. And on the pretended CUDA device (`tests/pretended`) all parts, and two ranks of a run."""
+that fail or don't end. On the pretended CUDA device (`tests/pretended`) all parts, and two ranks of a run. With two
+GPUs games on the second (`-m gpu`)."""
 
 import json
 import os
@@ -13,9 +14,12 @@ import ranks
 import tiny
 import torch
 
+from zerogo import board
 from zerogo.bench import gpu
 from zerogo.bench.__main__ import main, parse
 from zerogo.bench.gpu import Part
+from zerogo.rules import Rules
+from zerogo.system import runtime
 
 NET = "zerogo.bench net --size 3 --batch 8 --blocks 1 --channels 4 --rounds 1 --seconds 0.01 --device cpu --threads 1"
 
@@ -116,3 +120,17 @@ def test_two_ranks_on_the_pretended_device(tmp_path: Path) -> None:
     assert [process.wait() for process in processes] == [0, 0]
     sums = json.loads((tmp_path / "two.json").read_text())
     assert sums[0] == sums[1]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_games_are_played_on_a_second_gpu() -> None:
+    before = torch.cuda.current_device()
+    try:
+        state = board.new_games(4, Rules(5), runtime.pick_device("cuda:1"))
+        assert torch.cuda.current_device() == 1
+        for _ in range(5):
+            state = board.step(state, board.legal_actions(state).to(torch.int8).argmax(1))
+        assert state.device.index == 1 and state.ply.tolist() == [5] * 4
+    finally:
+        torch.cuda.set_device(before)
