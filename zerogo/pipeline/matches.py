@@ -145,15 +145,13 @@ class Matches:
         for size in game.all_sizes:
             area, met = f"eval/{size}x{size}" if game.sizes else "eval", pool.read(directory / pool.FILE)
             numbers |= elo_numbers(met, size, results[0].name_a, area) if results else {}
-        telemetry.scalars(checkpoint.step, numbers)
-        for size in game.all_sizes:
-            here = [result for result in results if result.rules.size == size]
-            if here:
+            if here := [result for result in results if result.rules.size == size]:
                 paired = [result for result in here if result.is_paired]
                 names = list(dict.fromkeys(name for one in paired or here for name in (one.name_a, one.name_b)))
                 folder = directory / f"{size}x{size}" if game.sizes else directory
                 ratings = rating_table(names, paired) if paired else []
                 print(f"  {write_report(folder, here, names, ratings, checkpoint.config.to_dict())} shows them")
+        telemetry.scalars(checkpoint.step, numbers)
 
     def play(
         self, checkpoint: Checkpoint, num_games: int, warn: Callable[[str], None] = warnings.warn
@@ -394,7 +392,8 @@ class BackgroundMatches:
 def _play(results: Connection, matches: Matches, path: Path) -> None:
     """Plays the matches of a checkpoint and sends their results, or a sentence that says why there are none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, with which this process ends
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # When the run has been killed, nobody would read the results.
+    threading.Thread(target=lambda: multiprocessing.parent_process().join() or os._exit(1), daemon=True).start()
     _yield_to_run(matches)
     lines, numbers = [], {}
     try:
@@ -415,9 +414,3 @@ def _yield_to_run(matches: Matches) -> None:
     if matches.device.type == "cuda":  # which `nice` does not reach: two processes take turns there, half of it each
         matches.at_once = GAMES_AT_ONCE_ON_GPU
         os.environ.setdefault("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", GPU_PERCENT)  # read when CUDA starts, if MPS runs
-
-
-def _end_with_parent() -> None:
-    """Ends this process when the run has been killed: nobody would read the results."""
-    multiprocessing.parent_process().join()
-    os._exit(1)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -35,7 +36,7 @@ class Signals(contextlib.AbstractContextManager):
         self.exit_signal, self.snapshot_requested, self.log, self.log_io = 0, False, note, note
         self.require_folder: Callable[[], None] = lambda: None
         self._is_asked = False  # by a signal to this process itself, not to another rank
-        self._at_once = self._waiting = 0
+        self._at_once = 0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Signals":
@@ -55,7 +56,7 @@ class Signals(contextlib.AbstractContextManager):
         if self._is_asked:
             os._exit(128 + number)
         self.exit_signal, self._is_asked = number, True
-        if self._at_once or self._waiting:
+        if self._at_once:
             raise Interrupted(number)
 
     def _save(self, number: int, _: FrameType | None) -> None:
@@ -104,13 +105,9 @@ class Signals(contextlib.AbstractContextManager):
     def wait(self, seconds: float) -> None:
         """Waits, in any thread. Raises Interrupted where a signal has requested an exit or does so meanwhile."""
         self.leave_if_asked()
-        self._waiting += 1
-        try:
-            for _ in range(10):
-                threading.Event().wait(seconds / 10)
-                self.leave_if_asked()
-        finally:
-            self._waiting -= 1
+        for _ in range(10):
+            time.sleep(seconds / 10)
+            self.leave_if_asked()
 
 
 def refusal(error: OSError) -> str:
