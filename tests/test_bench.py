@@ -9,6 +9,7 @@ import time
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import tiny
@@ -17,10 +18,12 @@ from tables import tables
 
 from zerogo import bench, board, kernels
 from zerogo.bench import __main__ as command
-from zerogo.bench import gpu, jax_peers, net
+from zerogo.bench import gpu, jax_peers, net, search
 from zerogo.bench.board import draw
 from zerogo.errors import InputError
 from zerogo.rules import Rules
+from zerogo.selfplay import SelfPlayResult
+from zerogo.system import distributed
 from zerogo.system.runtime import try_capture
 
 TABLES = tables("bench")
@@ -53,6 +56,27 @@ def test_the_network_alone_counts_at_its_faster_one(name: str, capsys, monkeypat
     assert measured(f"{name} {TINY} {SHORT} {'' if name == 'net' else '--sims 3'}", capsys) and replays
 
 
+def test_several_processes_are_counted_together(monkeypatch, capsys) -> None:
+    """Rates of two that do the same add up, next to twice what the network reaches in one; each begins with the
+    other."""
+    words = f"search {TINY} {SHORT} --processes"
+    monkeypatch.setattr(distributed, "launch", launch := Mock())
+    monkeypatch.setattr(command, "usable_cores", lambda: 4)
+    assert measured(f"{words} 3", capsys) == measured(f"{words} 0", capsys) == []
+    assert [call.args for call in launch.call_args_list] == [(3,), (4,)]
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "all_gather_object", lambda value: [value, value])
+    monkeypatch.setattr(distributed, "barrier", barrier := Mock())
+    monkeypatch.setattr(net.NetworkSetup, "evals_per_second", lambda *_: 100.0)
+    monkeypatch.setattr(search.SearchedGames, "move", lambda *_: (30, 1.0, 2.0))
+    monkeypatch.setattr(search.SelfPlay, "play", lambda *_: SelfPlayResult(simulations=30, seconds=1.0))
+    for name in ("search", "selfplay"):
+        (line,) = measured(f"{name} {TINY} {SHORT}", capsys)
+        figures = ("processes", "simulations_per_s", "evals_per_s", "efficiency")
+        assert [line[figure] for figure in figures] == [2, 60, 200, 0.3]
+    assert barrier.call_count == 4
+
+
 def test_draws_are_uniform_over_the_legal_moves() -> None:
     """20,000 draws in one position: no illegal move, each legal one near its share (6 standard deviations: it fails
     once in 1e6 times)."""
@@ -71,17 +95,11 @@ def test_draws_are_uniform_over_the_legal_moves() -> None:
 
 def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
     """Pretends that there is a CUDA device."""
-    assert try_capture(lambda: pytest.fail("not asked for"), torch.device("cpu")) is None
-    device = torch.device("cuda")
-    monkeypatch.setattr("zerogo.system.runtime.capture_cuda_graph", lambda work, device: work)
-    work = lambda: torch.zeros(1) + 1  # noqa: E731
-    assert try_capture(work, device) is work
-
-    def refused(work, device) -> None:
-        raise RuntimeError("capture failed")
-
-    monkeypatch.setattr("zerogo.system.runtime.capture_cuda_graph", refused)
-    assert try_capture(work, device) is None
+    work, device = Mock(), torch.device("cuda")
+    assert try_capture(work, torch.device("cpu")) is None and not work.called
+    capture = Mock(side_effect=[work, RuntimeError("capture failed")])
+    monkeypatch.setattr("zerogo.system.runtime.capture_cuda_graph", capture)
+    assert try_capture(work, device) is work and try_capture(work, device) is None
 
 
 def test_a_profile_lists_torchs_operations(capsys) -> None:
@@ -126,10 +144,7 @@ def test_the_best_of_the_peers_batches_counts(notes, capsys) -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError("Unable to initialize backend 'cuda'"), AssertionError()], ids=repr)
 def test_a_jax_without_the_device(error: Exception, monkeypatch, capsys) -> None:
-    def devices(platform: str) -> list:
-        raise error
-
-    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(devices=devices, config=None))
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(devices=Mock(side_effect=error), config=None))
     for name in ("JAX_PLATFORMS", "XLA_PYTHON_CLIENT_PREALLOCATE"):
         monkeypatch.setenv(name, "")
     with pytest.raises(SystemExit):
@@ -193,12 +208,8 @@ def test_the_whole_takes_less_than_ten_minutes() -> None:
 
 
 def test_phases() -> None:
-    rounds = [
-        {"time/minutes": 1.0, "time/games": 10, "step": 5, "selfplay/games_per_s": 1.0, "train/samples_per_s": 1.0},
-        {"time/minutes": 1.5, "time/games": 30, "step": 9, "selfplay/games_per_s": 2.0, "train/samples_per_s": 8.0},
-        {"time/minutes": 2.0, "time/games": 40, "step": 9, "selfplay/games_per_s": 1.0},
-    ]
-    assert gpu.phases(rounds, 16) == {"selfplay_s": 20.0, "train_s": 8.0, "rest_s": 32.0, "train_samples_per_s": 8}
+    rounds, figures = TABLES["phases"]
+    assert gpu.phases(rounds, 16) == figures
 
 
 def test_samples_of_the_driver() -> None:

@@ -4,11 +4,9 @@ tests/campaign has what several do together."""
 import ctypes
 import logging
 import os
-import queue
 import signal
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -36,10 +34,8 @@ def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch)
     """The store still has the tokens of a smaller world."""
     store = torch.distributed.HashStore()
     store.set("zerogo/0", "old")
-    monkeypatch.setattr(torch.distributed, "rendezvous", lambda *_, **__: iter([(store, number.get(), 3)]))
-    number = queue.SimpleQueue()
-    for one in range(3):
-        number.put(one)
+    numbers = iter(range(3))
+    monkeypatch.setattr(torch.distributed, "rendezvous", lambda *_, **__: iter([(store, next(numbers), 3)]))
     with ThreadPoolExecutor(3) as threads:
         ranks = [done.result()[1:] for done in [threads.submit(distributed._fresh_store) for _ in range(3)]]
     assert sorted(ranks) == [(0, 3), (1, 3), (2, 3)]
@@ -77,56 +73,46 @@ def test_settings_that_processes_can_not_share_are_refused() -> None:
 
 
 @pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> list:
-    """What `launch` has torch start, as (settings, command); a function at the end is called in its place."""
-    calls: list = []
-
-    def start(config: api.LaunchConfig, program: str) -> Callable[..., None]:
-        def call(*words: str) -> None:
-            action = calls.pop() if calls else None
-            calls.append((config, [program, *words]))
-            if action:
-                raise action
-
-        return call
-
-    monkeypatch.setattr(api, "elastic_launch", start)
+def launched(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """What `launch` has torch start: called with the settings and the program, and what that returns with words."""
+    monkeypatch.setattr(api, "elastic_launch", start := Mock())
     monkeypatch.setattr(signal, "signal", Mock())
     monkeypatch.setattr(logging, "disable", Mock())
     monkeypatch.setattr(os, "environ", os.environ.copy())
-    return calls
+    return start
 
 
-def test_a_command_starts_its_own_command_line_again(launched: list, monkeypatch) -> None:
+def test_a_command_starts_its_own_command_line_again(launched: Mock, monkeypatch) -> None:
     monkeypatch.setattr(sys, "orig_argv", ["python3", "-m", "zerogo", "train", "run.processes=3"])
     monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN if number == signal.SIGHUP else 0)
     distributed.launch(3)
-    ((config, words),) = launched
-    assert words == [sys.executable, "-m", "zerogo", "train", "run.processes=3"] and config.nproc_per_node == 3
+    (config, program), words = launched.call_args.args, launched.return_value.call_args.args
+    assert program == sys.executable and words == ("-m", "zerogo", "train", "run.processes=3")
+    assert config.nproc_per_node == 3
     assert config.max_restarts == 0 and config.signals_to_handle == "SIGTERM,SIGINT,SIGQUIT"  # as under nohup
     assert os.environ[distributed.LAUNCHER].startswith(f"{os.getpid()}:")
     assert config.rdzv_configs["store_type"] == "file"
 
 
 @pytest.mark.parametrize(("codes", "said"), TABLES["what of a process that died"])
-def test_one_sentence_for_a_process_that_died(codes: list[int], said: str | None, launched: list) -> None:
+def test_one_sentence_for_a_process_that_died(codes: list[int], said: str | None, launched: Mock) -> None:
     """None for one that has said itself why it ends."""
     error = ChildFailedError.__new__(ChildFailedError)
     error.failures = {number: SimpleNamespace(exitcode=code) for number, code in enumerate(codes) if code}
-    launched.append(error)
+    launched.return_value.side_effect = error
     with pytest.raises(InputError if said else SystemExit) as raised:
         distributed.launch(len(codes))
     assert str(raised.value).startswith(said or "2")
 
 
-def test_a_signal_ends_a_command_and_what_it_started(launched: list) -> None:
-    launched.append(SignalException("", sigval=signal.SIGTERM))
+def test_a_signal_ends_a_command_and_what_it_started(launched: Mock) -> None:
+    launched.return_value.side_effect = SignalException("", sigval=signal.SIGTERM)
     with pytest.raises(Interrupted) as raised:
         distributed.launch(2)
     assert raised.value.number == signal.SIGTERM
 
 
-def test_a_process_ends_with_the_one_that_started_it(launched: list, tmp_path: Path, monkeypatch) -> None:
+def test_a_process_ends_with_the_one_that_started_it(launched: Mock, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", library := Mock())
     os.environ |= {"RANK": "1", "WORLD_SIZE": "2", distributed.LAUNCHER: f"{os.getppid()}:{tmp_path}/store"}
     assert distributed._store_of_launcher()[1:] == (1, 2)

@@ -216,23 +216,17 @@ class MatchResult:
         difference = [value if math.isfinite(value) else None for value in self.elo_difference]
         scorers = [name for name in dict.fromkeys(players) if any(name in game.final_scores for game in self.games)]
         scores = {name: dict(zip(("same", "same_winner", "of"), self.agreement(name), strict=True)) for name in scorers}
-        return {
+        same = "is_self wins draws losses win_rate black_win_rate whole_board_black seed opening_plies"
+        return {name: getattr(self, name) for name in same.split()} | {
             "players": players,
-            "is_self": self.is_self,
             "games": self.num_games,
-            "wins": self.wins,
-            "draws": self.draws,
-            "losses": self.losses,
             "as_black": list(self.by_colour(True)),
             "as_white": list(self.by_colour(False)),
-            "win_rate": self.win_rate,
             "win_rate_interval": list(self.interval),
             "elo_difference": difference[0],
             "elo_interval": difference[1:],
             "counted": len(self.counted),
             "mean_score": self.mean_score if self.counted else None,
-            "black_win_rate": self.black_win_rate,
-            "whole_board_black": self.whole_board_black,
             "different_games": self.num_different_games,
             "mean_length": float(self.lengths.mean()),
             "shortest_and_longest": [int(self.lengths.min()), int(self.lengths.max())],
@@ -247,8 +241,6 @@ class MatchResult:
                 for name, score in scores.items()
                 if score["of"]
             ],
-            "seed": self.seed,
-            "opening_plies": self.opening_plies,
         }
 
     def lines(self) -> list[str]:

@@ -19,6 +19,7 @@ import torch
 
 from zerogo import tuning
 from zerogo.errors import InputError
+from zerogo.system import distributed
 from zerogo.system.runtime import pick_device, synchronize
 
 PEER_SCRIPT = Path(__file__).with_name("jax_peers.py")
@@ -39,7 +40,8 @@ def parse_numbers(text: str) -> list[int]:
 
 def open_device(args: argparse.Namespace) -> torch.device:
     """Returns the device of --device, with the CPU set up and the kernels tried."""
-    tuning.set_up_cpu(tuning.set_up_cpu(args.threads))  # fixed from here on: all that is compared has the same number
+    threads = args.threads or int(distributed.world_size() > 1)  # one for each of several processes
+    tuning.set_up_cpu(tuning.set_up_cpu(threads))  # fixed from here on: all that is compared has the same number
     device = pick_device(args.device)
     for size in parse_numbers(args.size):
         tuning.prove_kernels(device, size)
@@ -62,11 +64,14 @@ def peer_batches(args: argparse.Namespace, batch: int) -> list[int]:
 def alternate_rounds(
     args: argparse.Namespace, works: Mapping[Any, Callable[[float], Result]]
 ) -> dict[Any, list[Result]]:
-    """Returns the results of each work's rounds, which alternate; a work gets the seconds that it should last."""
+    """Returns the results of each work's rounds, which alternate; a work gets the seconds that it should last. Several
+    processes begin together; the work "network" is rank 0's alone, whose results all get."""
     results: dict[Any, list[Result]] = {name: [] for name in works}
     for _ in range(args.rounds):
         for name, work in works.items():
-            results[name].append(work(args.seconds))
+            distributed.barrier()
+            result = distributed.broadcast_from_rank0(work, args.seconds) if name == "network" else work(args.seconds)
+            results[name].append(result)
     return results
 
 
@@ -89,13 +94,13 @@ def device_time(device: torch.device) -> float:
 
 def describe_case(bench: str, size: int, batch: int, device: torch.device, dtype: str | torch.dtype) -> dict[str, Any]:
     """Returns the fields with which every line begins."""
-    line = {"bench": bench, "size": size, "batch": batch, "device": str(device)}
+    line = {"bench": bench, "size": size, "batch": batch, "device": str(device), "processes": distributed.world_size()}
     return line | {"dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads()}
 
 
 def print_line(line: dict[str, Any]) -> None:
-    """Prints one measurement as a JSON line, to which torch's version is added."""
-    print(json.dumps({**line, "torch": torch.__version__}), flush=True)
+    """Prints one measurement as a JSON line, to which torch's version is added; of several processes the first does."""
+    distributed.on_rank0(print, json.dumps({**line, "torch": torch.__version__}), flush=True)
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -141,9 +146,6 @@ class PeerProcess(contextlib.AbstractContextManager):
             raise InputError(f"{fault}; try a smaller --peer-batch") from None
 
     def __exit__(self, *_: object) -> None:
-        """Ends the process: it leaves when its input closes."""
-        try:
-            self.process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
+        """Ends the process, which leaves nothing behind."""
+        self.process.kill()
+        self.process.communicate()

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from zerogo import cli
 from zerogo.errors import InputError
 from zerogo.features import ENCODERS
+from zerogo.system import distributed
+from zerogo.system.runtime import usable_cores
 
 ABOUT = """Measurements of speed and learning. Each prints one JSON line per configuration. Rounds of what is compared
 alternate in the same run, so that other load on the machine affects both."""
@@ -22,7 +24,9 @@ zerogo bench NAME --help lists the options of one measurement.
 """
 SHARED = {"size": "9", "batch": "256", "device": "auto", "threads": 0, "seconds": 1.0, "rounds": 5}
 NET = SHARED | {"blocks": 6, "channels": 96, "precision": "auto"}
-SEARCH = NET | {"checkpoint": "", "sims": 128, "algorithm": "puct", "leaves": 1, "spread": 0.0, "kernels": "compiled"}
+SELFPLAY = NET | {"processes": 1, "sims": 8, "algorithm": "gumbel"}
+SEARCH = SELFPLAY | {"sims": 128, "algorithm": "puct", "checkpoint": "", "leaves": 1, "spread": 0.0}
+SEARCH |= {"kernels": "compiled", "profile": False}
 BOARD = SHARED | {"batch": "1024", "seconds": 2.0, "rounds": 3, "superko": "positional"}
 LEARN = {"config": "configs/quickstart.yaml", "set": "", "minutes": 10.0, "seeds": 1, "points": 4}
 LEARN |= {"opponents": "mcts:200", "games": 100, "simulations": 64, "out": "checkpoints/learn"}
@@ -30,8 +34,8 @@ LEARN |= {"opponents": "mcts:200", "games": 100, "simulations": 64, "out": "chec
 BENCHES = {
     "board": ("random legal moves per second, compared with pgx where installed", BOARD),
     "net": ("evaluations per second of a network, and of its encoder", NET | {"checkpoint": "", "encoder": ""}),
-    "search": ("simulations per second, and their share of the raw network's speed", SEARCH | {"profile": False}),
-    "selfplay": ("games, moves and samples of self-play", NET | {"sims": 8, "algorithm": "gumbel"}),
+    "search": ("simulations per second, and their share of the raw network's speed", SEARCH),
+    "selfplay": ("games, moves and samples of self-play", SELFPLAY),
     "gpu": ("all that counts on a machine with a GPU, in ten minutes", {"part": "", "device": "auto"}),
     "learn": ("strength over minutes, games and simulations of training", LEARN),
 }
@@ -44,6 +48,7 @@ HELP = {
     "checkpoint": "a checkpoint or a network of KataGo's, in place of a fresh network of those blocks and channels",
     "encoder": f"measures an encoder, too: {', '.join(ENCODERS)}, or groups as stones+liberties:8",
     "threads": "CPU threads, the same for all that is compared; 0 leaves the choice to torch",
+    "processes": "processes of one thread that do the same at the same time; 0 is one for each usable core",
     "seconds": "length of one round",
     "rounds": "rounds, of which the best or the median counts",
     "blocks": "residual blocks",
@@ -71,7 +76,7 @@ HELP = {
 PEERS = {"board": "pgx", "search": "mctx"}
 # The least and the largest value of an option.
 LIMITS = dict.fromkeys(("sims", "leaves", "seeds", "points", "games", "simulations", "rounds"), (1,))
-LIMITS |= {"seconds": (0.001,), "spread": (0, 10)}
+LIMITS |= {"seconds": (0.001,), "spread": (0, 10), "processes": (0,)}
 
 
 def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
@@ -107,9 +112,16 @@ def main(args: argparse.Namespace) -> None:
     for name in ("spread", "peer", "encoder") if getattr(args, "checkpoint", "") else ():
         if getattr(args, name, False):
             raise InputError(f"--checkpoint is {args.checkpoint}; --{name} is for a fresh network")
+    number = getattr(args, "processes", 1) or usable_cores()
+    if number > 1 and getattr(args, "peer", False):
+        raise InputError(f"--processes is {number}; --peer is for one process")
     # Only the chosen one is imported: the board's measurement needs no network.
     module = "search" if args.bench == "selfplay" else args.bench
-    getattr(importlib.import_module(f"zerogo.bench.{module}"), f"run_{args.bench}")(args)
+    with distributed.process_group():
+        if number > 1 and not distributed.is_rank_of_launcher():
+            distributed.launch(number)
+        else:
+            getattr(importlib.import_module(f"zerogo.bench.{module}"), f"run_{args.bench}")(args)
 
 
 if __name__ == "__main__":

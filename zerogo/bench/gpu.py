@@ -11,8 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -173,24 +172,23 @@ def _sample_driver(device: torch.device) -> Iterator[list[tuple[float, float]]]:
     # The driver numbers all GPUs, torch only those that CUDA_VISIBLE_DEVICES leaves.
     name = f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else "0"
     command = ["nvidia-smi", f"--id={name}", "--query-gpu=timestamp,utilization.gpu", "-lms", "200"]
-    try:
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-        watch = subprocess.Popen([*command, "--format=csv,noheader,nounits"], **pipes)
-    except OSError:
-        yield samples
-        return
-    lines: list[str] = []
-    reader = threading.Thread(target=lambda: lines.extend(watch.stdout))  # a full pipe would stop it
-    reader.start()
-    try:
-        yield samples
-    finally:
-        watch.terminate()
-        reader.join()
-        samples += parse_samples(lines)
+    with tempfile.TemporaryFile("w+") as lines:
+        try:
+            command += ["--format=csv,noheader,nounits"]
+            watch = subprocess.Popen(command, stdout=lines, stderr=subprocess.DEVNULL)
+        except OSError:
+            yield samples
+            return
+        try:
+            yield samples
+        finally:
+            watch.terminate()
+            watch.wait()
+            lines.seek(0)
+            samples += parse_samples(lines)
 
 
-def parse_samples(lines: list[str]) -> list[tuple[float, float]]:
+def parse_samples(lines: Iterable[str]) -> list[tuple[float, float]]:
     """Returns the time and the percentage of each line such as "2026/11/22 15:59:08.123, 97"; others are left out."""
     samples = []
     for line in lines:

@@ -12,6 +12,9 @@ alone. Simulations that end in a finished position or a closed move count in `si
 time counts. With several leaves per step the network alone evaluates games x leaves positions; `gain` is the speed
 relative to one leaf per step, and `collision_share` the share of selections that were dropped and do not count.
 
+With --processes N so many processes do the same work at the same time. Rates are then the sums over all of them, and
+`evals_per_s`, to which `efficiency` refers, is N times what the network reaches in one process while the others wait.
+
 With --peer mctx searches games of pgx on the same device in another process, in rounds that alternate with zerogo's:
 the same network, simulations and threads, the same batch or the best of --peer-batch, in the faster precision. `ratio`
 is zerogo's simulations per second divided by the peer's, whose clock also runs during searches only.
@@ -23,6 +26,7 @@ import argparse
 import contextlib
 import dataclasses
 import sys
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,8 +37,10 @@ from zerogo.bench import PeerProcess
 from zerogo.bench.net import NetworkSetup
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
+from zerogo.pipeline.snapshots import join_results
 from zerogo.search import Search
-from zerogo.selfplay import SelfPlay
+from zerogo.selfplay import SelfPlay, SelfPlayResult
+from zerogo.system import distributed
 
 WARM_SIMULATIONS = 4  # of each of two moves before the clock starts: by then all is compiled, and a tree was kept once
 HOUR = 3600
@@ -65,7 +71,7 @@ def _measure(args: argparse.Namespace, setup: NetworkSetup, batch: int) -> None:
         peers = [processes.enter_context(SearchPeer(args, setup, number)) for number in batches]
         rounds = bench.alternate_rounds(args, works | {peer: peer.play for peer in peers})
     rate, rate_with_moves = (max(rates) for rates in zip(*rounds["search"], strict=True))
-    evals, evaluated_share = max(rounds["network"]), 1 - sum(games.shares)
+    evals, evaluated_share = max(rounds["network"]) * distributed.world_size(), 1 - sum(games.shares)
     line = setup.line("search") | {"batch": batch}
     line |= {name: getattr(args, name) for name in ("algorithm", "sims", "leaves", "spread", "kernels")}
     line |= {
@@ -81,7 +87,7 @@ def _measure(args: argparse.Namespace, setup: NetworkSetup, batch: int) -> None:
         line |= {"gain": round(gain, 3), "collision_share": round(dropped / (dropped + games.simulations), 5)}
     best = max(peers, key=lambda peer: max(peer.rates.values()), default=None)
     bench.print_line(line | games.line() | ({} if best is None else best.line(rate)))
-    if args.profile:
+    if args.profile and distributed.is_rank0():
         with profile() as profiler:
             games.move(args.sims)
         table = profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=PROFILED_OPERATIONS)
@@ -105,7 +111,7 @@ class SearchedGames:
 
     def play(self, seconds: float) -> tuple[float, float]:
         """Returns simulations per second of searching, and of whole moves, over whole moves with at least so many
-        seconds of searching."""
+        seconds of searching: the sums over all processes."""
         simulations, search_seconds, move_seconds = 0, 0.0, 0.0
         while search_seconds < seconds:
             number, search, move = self.move(self.sims)
@@ -113,7 +119,8 @@ class SearchedGames:
             search_seconds += search
             move_seconds += move
         self.simulations += simulations
-        return simulations / search_seconds, simulations / move_seconds
+        rates = simulations / search_seconds, simulations / move_seconds
+        return tuple(map(sum, zip(*distributed.all_gather_object(rates), strict=True)))
 
     def move(self, sims: int) -> tuple[int, float, float]:
         """Searches and plays one move in every game; returns the number of simulations, and the seconds of searching
@@ -200,10 +207,10 @@ def run_selfplay(args: argparse.Namespace) -> None:
         sections = (GameConfig(size=size), SearchConfig(args.algorithm), SelfplayConfig(slots=batch, **moves))
         selfplay = SelfPlay(*sections, setup.evaluator, setup.device, seed=1)
         selfplay.play(batch)  # the games that begin together end together; after that they are spread
-        games = max(1, batch // 2)
-        works = {"network": setup.evals_per_second, "games": lambda _, play=selfplay.play, games=games: play(games)}
+
+        works = {"network": setup.evals_per_second, "games": partial(_play_together, selfplay, max(1, batch // 2))}
         rounds = bench.alternate_rounds(args, works)
-        results, evals = rounds["games"], max(rounds["network"])
+        results, evals = rounds["games"], max(rounds["network"]) * distributed.world_size()
         seconds = sum(result.seconds for result in results)
         samples = sum(len(batch) for result in results for batch in result.samples)
         line = setup.line("selfplay") | {
@@ -217,3 +224,8 @@ def run_selfplay(args: argparse.Namespace) -> None:
             "efficiency": round(max(result.simulations / result.seconds for result in results) / evals, 3),
         }
         bench.print_line(line)
+
+
+def _play_together(selfplay: SelfPlay, games: int, _: float) -> SelfPlayResult:
+    """Plays so many games in each process and returns the results of all."""
+    return join_results(distributed.all_gather_object(selfplay.play(games)))

@@ -70,9 +70,7 @@ class PlayingNetworks:
         precision, epilogues = (by_machine.get(self.machine, "") for by_machine in self._earlier.values())
         setup = cli.set_up(config, precision=precision)
         self.settings, self.device, self.dtype = config.run, setup.device, setup.dtype
-        self.epilogues = config.run.epilogues
-        if self.epilogues == "auto":
-            self.epilogues = epilogues or "auto"
+        self.epilogues = epilogues if epilogues and config.run.epilogues == "auto" else config.run.epilogues
         self._evaluators: dict[tuple, Evaluator] = {}
 
     def evaluator(self, network: Network, encoder: Encoder, heads: tuple[str, ...], purpose: str) -> Evaluator:

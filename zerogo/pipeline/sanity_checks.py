@@ -96,9 +96,8 @@ class SanityChecks:
 
 def broken(numbers: Mapping[str, float]) -> list[str]:
     """Returns what is wrong for certain where these figures are those of a run's samples."""
-    exact = {name: check for name, check in CHECKS.items() if check.is_exact}
-    figures = {name: numbers.get(f"sanity/{name}", check.low) for name, check in exact.items()}
-    return [check.points_to for name, check in exact.items() if not check.low <= figures[name] <= check.high]
+    exact = [(check, numbers.get(f"sanity/{name}", check.low)) for name, check in CHECKS.items() if check.is_exact]
+    return [check.points_to for check, figure in exact if not check.low <= figure <= check.high]
 
 
 def of_samples(samples: Samples) -> dict[str, float]:

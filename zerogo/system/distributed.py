@@ -310,10 +310,8 @@ def require_same(facts: Mapping[str, Any], way_out: str) -> None:
     for number, (value, there) in enumerate(others, 1):
         for name in [*first, *(value.keys() - first.keys())]:
             if value.get(name) != first.get(name):
-                what = (
-                    f"{name} is {value.get(name)} on rank {number} ({there}) and {first.get(name)} on rank 0 ({host})"
-                )
-                raise InputError(f"{what}; {way_out}" if is_rank0() else "")
+                what = f"{name} is {value.get(name)} on rank {number} ({there})"
+                raise InputError(f"{what} and {first.get(name)} on rank 0 ({host}); {way_out}" if is_rank0() else "")
 
 
 def broadcast_from_rank0(work: Callable[..., Any], *arguments: Any) -> Any:

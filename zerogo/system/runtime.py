@@ -57,9 +57,8 @@ def pick_device(name: str = "auto") -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= count:
         raise InputError(f"device is {quote(name)}, but torch finds {count} CUDA devices here; use cpu or auto")
     if distributed.world_size() > 1 and device.type == "cuda" and device.index != distributed.local_rank_and_size()[0]:
-        raise InputError(
-            f"device is {quote(name)}, for several processes at once; use auto or cuda, with which each gets its own"
-        )
+        what = f"device is {quote(name)}, for several processes at once"
+        raise InputError(f"{what}; use auto or cuda, with which each gets its own")
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)
     return device
