@@ -19,7 +19,7 @@ from tables import tables
 from zerogo import checkpoint
 from zerogo.board.rng import Purpose
 from zerogo.checkpoint import Checkpoint, load, save
-from zerogo.config import Config
+from zerogo.config import Config, with_overrides
 from zerogo.errors import InputError
 
 TABLES = tables("checkpoint")
@@ -76,18 +76,17 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     assert all(torch.equal(loaded.weights[name], saved.weights[name]) for name in saved.weights)
     assert all(not tensor.any() for tensor in loaded.averaged_weights.values())
     assert loaded.trainer["samples"] == 12 and loaded.trainer["best"] is None
-    again, before = torch.Generator(), torch.Generator()
-    again.set_state(loaded.generators["replay"])
-    before.set_state(saved.generators["replay"])
+    again, before = (torch.Generator().set_state(of.generators["replay"]) for of in (loaded, saved))
     assert torch.equal(torch.rand(4, generator=again), torch.rand(4, generator=before))
 
 
 def test_a_network_alone_plays_and_is_small(file: Path, tmp_path: Path) -> None:
-    """Its weights are the averaged ones, written once; nothing else of the run is kept."""
+    """Its weights are the averaged ones, written once; nothing else of the run is kept, and its name is its file's."""
     whole, path = load(file), tmp_path / "alone.pt"
     save(path, whole.network_alone())
     alone = load(path)
-    assert alone.config == whole.config and alone.step == whole.step and not alone.trainer and not alone.counters
+    assert alone.config == with_overrides(whole.config, ["run.name=alone"]) and alone.step == whole.step
+    assert not alone.trainer and not alone.counters
     for name, tensor in whole.averaged_weights.items():
         assert torch.equal(alone.averaged_weights[name], tensor) and torch.equal(alone.weights[name], tensor)
     numbers = sum(tensor.numel() * tensor.element_size() for tensor in alone.weights.values())

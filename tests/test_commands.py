@@ -71,7 +71,7 @@ def test_a_run_from_a_network_has_its_encoder_and_architecture(name: str, monkey
     assert (config.network.blocks, config.network.channels, config.features) == (4, 64, network.features)
     assert config.game == load(ROOT / "configs" / f"{name}.yaml").game and checkpoint.weights_for(config)
     said = capsys.readouterr().out
-    assert ("taken over from checkpoints/7x7.pt: " in said) == (name != "7x7")
+    assert ("taken over from checkpoints/7x7.pt: " in said) == (name != "7x7") == (config.run.name != network.run.name)
     assert name != "quickstart" or "network.blocks 4 instead of 3, network.channels 64 instead of 32" in said
     explicit = train_config(*words, "network.blocks=5", "network.heads.score=0.02")
     assert (explicit.network.blocks, explicit.network.heads["score"]) == (5, 0.02)

@@ -281,6 +281,6 @@ def test_an_opponent_for_one_board_is_met_there(mixed: Path, tmp_path: Path) -> 
     opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=1")
     folder = tiny.run(tmp_path / "runs", *MIXED, *opponents)
     met = [(meeting.opponent, meeting.size) for meeting in pool.read(folder / pool.FILE)]
-    assert met == [("random", 3), ("random", 4), ("tiny@1", 4), ("random", 5)]
+    assert met == [("random", 3), ("random", 4), ("four@1", 4), ("random", 5)]
     with pytest.raises(InputError, match="four.pt plays on 4x4 only; this run is on 3x3 and 5x5"):
         tiny.run(tmp_path / "more", *MIXED, *opponents, "game.sizes=[[3, 1, 9], [5, 1, 9]]", "game.size=5")

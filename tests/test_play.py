@@ -205,7 +205,7 @@ def test_a_network_brings_its_board(play: Callable[..., str], tmp_path: Path) ->
     path = tmp_path / "net.pt"
     checkpoint.save(path, tiny.fresh_checkpoint(tiny.config("game.size=3", "game.komi=3.5")))
     shown = play("B2, hint, score", f"--white {path} --simulations 4")
-    assert "3x3, komi 3.5" in shown and ("White plays" in shown or "White passes" in shown) and "tiny@" in shown
+    assert "3x3, komi 3.5" in shown and ("White plays" in shown or "White passes" in shown) and "net@" in shown
     with pytest.raises(InputError, match="plays on 3x3 only; this game is on 5x5"):
         play("", f"--white {path} --size 5")
 

@@ -134,6 +134,8 @@ def load(path: str | Path) -> Checkpoint:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
     config = from_dict(contents["config"], f"checkpoint {path}", was_used=True)
     others = {name: contents[name] for name in PARTS if name not in ("config", "encoder", "size")}
+    if not others["trainer"] and not NAME.fullmatch(Path(path).name):  # what was exported goes by its file's name
+        config = replace(config, run=replace(config.run, name=Path(path).stem.lstrip(".")))
     checkpoint = Checkpoint(config=config, source=str(path), **others)
     with torch.device("meta"):  # shapes only
         network = fresh_network(config)
