@@ -16,7 +16,7 @@ import torch.distributed.run
 
 from zerogo import checkpoint, cli, kernels
 from zerogo.__main__ import COMMANDS, main
-from zerogo.config import Config
+from zerogo.config import Config, RunConfig
 from zerogo.errors import InputError
 from zerogo.system import bounds
 
@@ -100,7 +100,8 @@ def test_help_is_for_users(name: str, monkeypatch, capsys) -> None:
 
 def test_settings_come_from_the_checkpoint_then_overrides_then_options(network: Path) -> None:
     words = ("mcts:3", str(network), "random")
-    assert cli.read_config(parsed(""), ("random", "self", "gnugo:3", "missing"))[0] == Config()
+    without = cli.read_config(parsed(""), ("random", "self", "gnugo:3", "missing"))[0]
+    assert without == Config(run=RunConfig(precision="float32"))
     options = "--simulations 3 --seed 4 --device cpu --precision float32 --threads 1"
     config, checkpoints = cli.read_config(parsed(f"{options} game.komi=2.5 run.seed=5"), words)
     run = config.run

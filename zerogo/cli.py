@@ -171,15 +171,15 @@ def read_config(
     arguments: argparse.Namespace, words: Sequence[str | Path] = ()
 ) -> tuple[Config, dict[str, Checkpoint]]:
     """Returns the settings, and the checkpoint that was read for them by its word: those of --config, else of the first
-    checkpoint among the words, else the defaults; then come overrides, and then the options."""
-    from zerogo.config import Config, load, with_overrides
+    checkpoint among the words, else the defaults, in float32 for want of a network; then overrides, then options."""
+    from zerogo.config import Config, RunConfig, load, with_overrides
 
     checkpoints: dict[str, Checkpoint] = {}
     named = [str(word) for word in words if names_checkpoint(str(word))]
     if getattr(arguments, "config", None) is not None:
         config = load(arguments.config)
     else:
-        config = _read_once(checkpoints, named[0]).config if named else Config()
+        config = _read_once(checkpoints, named[0]).config if named else Config(run=RunConfig(precision="float32"))
     options = {key: getattr(arguments, name, None) for name, key in KEYS.items()}
     changes = [f"{key}={value}" for key, value in options.items() if value is not None]
     return with_overrides(config, [*getattr(arguments, "overrides", []), *changes]), checkpoints

@@ -416,13 +416,11 @@ def final_status_list(engine: GtpEngine, word: str) -> str:
     """Returns the strings that are dead, alive or in seki, one a line."""
     if word.lower() not in ("alive", "dead", "seki"):
         raise InputError("invalid status")
-    verdict, size = engine.verdict(), engine.size
+    (dead, seki), size = engine.verdict(), engine.size
+    living = set(range(size * size)) - dead
+    points = {"dead": dead, "seki": living & seki, "alive": living - seki}[word.lower()]
     strings = [sorted(coords.point(*at, size) for at in string.stones) for string in engine.game.state.board.strings()]
-    words = [
-        "dead" if row[0] in verdict.dead else "seki" if row[0] in verdict.seki else "alive" for row in sorted(strings)
-    ]
-    pairs = zip(sorted(strings), words, strict=True)
-    return "\n".join(coords.vertices(points, size) for points, status in pairs if status == word.lower())
+    return "\n".join(coords.vertices(row, size) for row in sorted(strings) if row[0] in points)
 
 
 @Command("loadsgf", "FILE [MOVE]", 1, ANY)
