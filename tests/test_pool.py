@@ -73,7 +73,7 @@ def test_the_verdict_counts_pairs_of_both_directions() -> None:
 
 
 def test_a_person_sees_the_ratings_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(InputError, match="holds no matches; a run writes it with evaluation.every_minutes"):
+    with pytest.raises(InputError, match="holds no matches; a run plays them with evaluation.every_minutes or"):
         pool.show(tmp_path)
     pool.add(tmp_path / pool.FILE, some_result(num_games=6))
     commands.main_evaluate(commands.parse_evaluate(["--ratings", str(tmp_path)]))

@@ -153,9 +153,9 @@ def verdict(meetings: Sequence[Meeting], size: int, one: str, other: str) -> elo
 
 def read_run(folder: Path) -> list[Meeting]:
     """Returns the matches of a run. Raises InputError where it has none."""
-    meetings = read(folder / FILE)
-    if not meetings:
-        raise InputError(f"{folder / FILE} holds no matches; a run writes it with evaluation.every_minutes")
+    if not (meetings := read(folder / FILE)):
+        lack = f"{folder / FILE} holds no matches; a run plays them with evaluation.every_minutes or every_iterations"
+        raise InputError(lack if folder.exists() else bounds.missing(folder))
     return meetings
 
 
