@@ -194,7 +194,7 @@ class Progress(contextlib.AbstractContextManager):
         self._start, self._initial, self._done = time.monotonic(), done, done
         # Recent points in time, a second or more apart, with the amounts done until then.
         self._points = deque([(self._start, {unit: done})])
-        self._spoken, self._values, self._amounts, self._bar = -math.inf, "", {unit: done}, None
+        self._spoken, self._shown, self._values, self._amounts, self._bar = -math.inf, None, "", {unit: done}, None
         if _has_room(self.stream):
             shown = {"desc": label, "total": self.total, "initial": self._within(done), "unit_scale": True}
             # miniters=0: tqdm's own guess waits for as much as its largest step, such as a minute without an update.
@@ -226,10 +226,10 @@ class Progress(contextlib.AbstractContextManager):
             print(text, file=self.stream, flush=True)
 
     def __exit__(self, *_: object) -> None:
-        """Shows the last state and ends the line."""
+        """Shows the last state, unless it is shown already, and ends the line."""
         if self._bar is not None:
             self._bar.close()
-        elif self._spoken > -math.inf:
+        elif self._shown not in (None, self._done):
             self._speak()
 
     def line(self) -> str:
@@ -266,4 +266,4 @@ class Progress(contextlib.AbstractContextManager):
 
     def _speak(self) -> None:
         print(self.line(), file=self.stream, flush=True)
-        self._spoken = time.monotonic()
+        self._spoken, self._shown = time.monotonic(), self._done
