@@ -24,8 +24,8 @@ def make_log_directory(root: Path) -> Path:
     run = root / "tiny"
     for number, (name, (moves, result, black, white)) in enumerate(GAMES.items()):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
-        winrates = [0.5 + 0.05 * ply for ply in range(len(moves))]
-        sgf.write(run / name, sgf.GameRecord(RULES, moves, result, black, white, winrates_black=winrates))
+        remarks = [sgf.Remark(None, 0.5 + 0.05 * ply) for ply in range(len(moves))]
+        sgf.write(run / name, sgf.GameRecord(RULES, moves, result, black, white, remarks))
         os.utime(run / name, (1e9 + number, 1e9 + number))
     settings = tiny.config("game.size=5", "game.komi=0.5", "game.move_cap=60")
     for step in (5, 9):

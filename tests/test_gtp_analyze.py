@@ -19,6 +19,7 @@ from zerogo.gtp import analyze
 from zerogo.gtp.analyze import AnalyzeRequest, kata_line, lz_line, read_request
 from zerogo.gtp.engine import COMMANDS, Engine
 from zerogo.players.analyst import Analysis, Candidate
+from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, restrict
 
 TABLES = tables("gtp")
@@ -41,8 +42,7 @@ def network() -> Engine:
 
 @pytest.fixture
 def fresh(network: Engine) -> Engine:
-    network.game.clear()
-    network.game.change_rules(komi=7.0)
+    network.game = LiveGame(replace(network.game.rules, komi=7.0))
     network.session.clear()
     network.options.ponder, network.stopped = False, None
     return network

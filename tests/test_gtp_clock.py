@@ -74,7 +74,7 @@ class SlowSession:
 
     def analysis(self, **_: object) -> types.SimpleNamespace:
         self.now += self.overhead / 2
-        return types.SimpleNamespace(winrate=0.5, best=None)
+        return types.SimpleNamespace(of_black=lambda player: (0.5, 0.0), best=None)
 
 
 def quick(state: board.State) -> types.SimpleNamespace:

@@ -41,9 +41,11 @@ def test_records_there_and_back() -> None:
         game.play(player, action)
     again = LiveGame.of_record(game.record())
     assert (again.moves, again.start, again.first, again.rules) == (game.moves, game.start, game.first, game.rules)
-    assert LiveGame.of_record(game.record(), 1).moves == game.moves[:1]
-    record = game.record()
-    game.clear()
+    assert LiveGame.of_record(record := game.record(), 1).moves == game.moves[:1]
+    other = game.copy()
+    assert other.go_to([*game.moves[:2], (BLACK, 8)]).startswith("illegal move of black: occupied")
+    assert other.moves == game.moves[:2] != game.moves and other.go_to(game.moves) is None
+    game = LiveGame(game.rules)
     game.place_handicap([6, 18])
     again = LiveGame.of_record(game.record())
     assert (again.handicap, again.start, again.first) == ([6, 18], game.start, WHITE)

@@ -118,9 +118,8 @@ def test_saving_by_hand_and_after_every_move(tmp_path: Path) -> None:
     _, _, shown = talked(["C3", *saves], ScriptedBot("D4"), path)
     record = sgf.read(path)
     assert record == sgf.read(other) and (record.black, record.white, record.result) == ("human", "other", "?")
-    assert record.moves == [12, 8] and record.winrates_black == [None, 0.25] and record.scores_black == [None, -3.0]
-    assert record.visits == [None, 8] and there.read_text() == "x"
-    assert "there.sgf exists already" in shown and "cannot write" in shown
+    assert record.moves == [12, 8] and record.remarks == [(None,) * 4, (None, 0.25, -3.0, 8)]
+    assert there.read_text() == "x" and "there.sgf exists already" in shown and "cannot write" in shown
     talked(["C3", "pass", "y"], ScriptedBot("pass", "pass"), path)
     assert sgf.read(path).result == "B+18"
     _, moves, shown = talked(["C3", "D4"], None, tmp_path / "missing" / "game.sgf")
@@ -152,7 +151,7 @@ def test_a_whole_game_against_mcts(play: Callable[..., str], tmp_path: Path) -> 
     assert shown.endswith(f"the game is saved in {path}\n")
     record = sgf.read(path)
     assert (record.result, len(record.moves), record.rules) == ("W+R", 2, Rules(3, 7.0))
-    assert record.winrates_black[1] is not None
+    assert record.remarks[1].winrate_black is not None
 
 
 def test_bots_against_each_other(play: Callable[..., str], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players.analyst import Candidate, analyst_of_playouts, make_analyst
 from zerogo.players.live import LiveGame
-from zerogo.players.session import AnalysisSession, _bytes, restrict
+from zerogo.players.session import AnalysisSession, restrict
 from zerogo.rules import Rules
 
 CPU = torch.device("cpu")
@@ -82,7 +82,7 @@ def test_the_tree_follows_moves_and_undo(session: AnalysisSession, game: LiveGam
 
 
 def test_another_start_is_another_tree(session: AnalysisSession, game: LiveGame) -> None:
-    for change in (lambda: game.change_rules(komi=20.5), game.clear):
+    for change in (lambda: game.change_rules(komi=20.5), lambda: game.set_up(game.start, Colour.BLACK)):
         search(session, game, 20)
         change()
         session.set_position(game)
@@ -148,7 +148,7 @@ def test_a_full_tree_grows(game: LiveGame) -> None:
         search(session, game, 60)
     session.set_position(LiveGame(RULES))
     remembered = session._kept_trees.values()
-    assert 1 < len(remembered) < 5 and sum(map(_bytes, remembered)) <= max(most, 12 * 20 * most // 200)
+    assert 1 < len(remembered) < 5 and session._kept_bytes <= max(most, 12 * 20 * most // 200)
 
 
 @pytest.mark.parametrize(("word", "asked", "expected"), LEAVES)

@@ -15,9 +15,9 @@ from zerogo import board, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.rules import SCORING, SUPERKO, Rules, coords, rulesets
-from zerogo.sgf import Edit, GameRecord, positions, read_text, replay, to_text
+from zerogo.sgf import Edit, GameRecord, Remark, positions, read_text, replay, to_text
 
-TABLES = tables("sgf")
+TABLES, NO_REMARKS = tables("sgf"), [Remark(), Remark()]
 
 
 def by_sgfmill(record: GameRecord) -> Sgf_game:
@@ -25,8 +25,8 @@ def by_sgfmill(record: GameRecord) -> Sgf_game:
 
 
 def test_winrates_and_scores_make_graphs() -> None:
-    record = GameRecord(Rules(5), [0, 1, 2, 3], comments=[None, "mine"], visits=[600, 8])
-    record.winrates_black, record.scores_black = [0.525, 0.1, None, 1.0], [0.75, -3.0, 2.0]
+    remarks = [(None, 0.525, 0.75, 600), ("mine", 0.1, -3.0, 8), (None, None, 2.0), (None, 1.0)]
+    record = GameRecord(Rules(5), [0, 1, 2, 3], remarks=[Remark(*remark) for remark in remarks])
     nodes, remarks = by_sgfmill(record).get_main_sequence()[1:], TABLES["written remarks"]
     found = [[node.get_raw(name).decode() if node.has_property(name) else "" for node in nodes] for name in remarks]
     assert dict(zip(remarks, found, strict=True)) == remarks
@@ -85,7 +85,7 @@ def test_stones_that_are_set_up_in_the_middle() -> None:
     assert problem is None and states[2].stones() == [[0, 0, 0], [0, 2, 0], [0, 0, 1]] and len(states[2].history) == 1
     assert states[-1].stones() == [[0, 2, 2], [0, 2, 0], [1, 0, 1]]
     part = sgf.since_edit(record, 3)
-    assert (part.moves, part.setup, part.comments) == ([6], states[2].stones(), ["y"])
+    assert (part.moves, part.setup, part.remarks) == ([6], states[2].stones(), [Remark("y")])
     assert part.first == "b" and part.edits == []
     assert sgf.since_edit(record, 1).moves == [0] and sgf.since_edit(record, 1).setup is None
     batch = positions([record] * 5, range(5))
@@ -125,7 +125,7 @@ def test_games_of_kgs_and_fox() -> None:
     assert sorted(record.handicap) == sorted(points("D4 Q16", 19)) and record.setup is None and record.first == "w"
     assert record.moves == points("D16 Q4 C14", 19) and record.turns() == ["w", "b", "w"] and record.colours is None
     assert (record.black, record.white, record.result, record.date) == ("black", "white", "W+Resign", "2011-01-02")
-    assert record.comment == "white [3d]: hi\nblack [1d]: hi\n" and record.comments == [None, None, "first"]
+    assert record.comment == "white [3d]: hi\nblack [1d]: hi\n" and record.remarks == [*NO_REMARKS, Remark("first")]
     assert record.properties.items() >= {"OT": "5x30 byo-yomi", "TM": "1800", "BR": "1d"}.items()
 
     record = read_text(FOX)
@@ -136,7 +136,7 @@ def test_games_of_kgs_and_fox() -> None:
 def test_variations(tmp_path: Path) -> None:
     (tmp_path / "game.sgf").write_text(KGS)
     lines = sgf.variations(tmp_path / "game.sgf")
-    assert [line.comments for line in lines] == [[None, None, "first"], [None, None, "second"]]
+    assert [line.remarks for line in lines] == [[*NO_REMARKS, Remark(text)] for text in ("first", "second")]
     assert lines[0] == sgf.read(tmp_path / "game.sgf") and lines[1].moves[-1] == 361
     (tmp_path / "deep.sgf").write_text("(;SZ[9]KM[7](;B[aa](;W[bb];B[cc])(;W[dd]))(;B[ee])(;B[ff](;W[gg])))")
     assert [[coords.to_sgf(move, 9) for move in line.moves] for line in sgf.variations(tmp_path / "deep.sgf")] == [
@@ -161,7 +161,7 @@ def test_what_is_read(text: str, expected: dict) -> None:
     """Passes and points, sizes, komi, old names of properties, values over lines with escapes, a setup."""
     record = read_text(f"(;{text})")
     fields = vars(record) | vars(record.rules)
-    assert {name: fields[name] for name in expected} == expected
+    assert json.loads(json.dumps({name: fields[name] for name in expected})) == expected
 
 
 def test_utf8_wins_over_a_wrong_name_and_other_rules_are_told() -> None:
@@ -272,11 +272,9 @@ def game_records(draw: st.DrawFn) -> GameRecord:
         record = GameRecord(rules, moves, first=first, colours=colours)
     record.event, record.round, record.date = draw(texts), draw(texts), draw(st.sampled_from([None, "2024-02-29"]))
     record.comment = draw(texts)
-    record.comments = [text or None for text in draw(st.lists(texts, max_size=len(moves)))] + ["x"] * (len(moves) > 0)
-    record.comments = record.comments[-len(moves) :] if moves else []
-    if draw(st.booleans()):
-        record.winrates_black = [draw(st.integers(0, 10000)) / 10000 for _ in moves]
-        record.scores_black = [draw(st.integers(-9999, 9999)) / 100 for _ in moves]
+    shares, scores = st.integers(0, 10_000).map(lambda n: n / 10_000), st.integers(-9999, 9999).map(lambda n: n / 100)
+    remarks = st.builds(Remark, st.none() | texts.filter(bool), st.none() | shares, scores, st.none())
+    record.remarks = draw(st.lists(remarks, max_size=len(moves)))
     places = draw(st.lists(st.integers(0, size * size - 1), max_size=6, unique=True))
     if draw(st.booleans()) and 1 < len(places) < size * size:
         record.handicap, record.first, record.colours = places, "w", None
@@ -297,8 +295,6 @@ def test_what_is_written_comes_back(record: GameRecord) -> None:
     """By this reader all of it, by sgfmill's the board, its stones and the moves."""
     again, game = read_text(to_text(record)), by_sgfmill(record)
     record.properties = {name: value for name, value in record.properties.items() if value}
-    while record.comments and record.comments[-1] is None:
-        record.comments.pop()
     assert again == GameRecord(**vars(record)) and again.notes == []
     root, size = game.get_root(), record.rules.size
     told = {"PB": record.black, "PW": record.white, "RE": record.result, "EV": record.event, "RO": record.round}

@@ -101,7 +101,7 @@ class Watched:
 
     def __call__(self, state: GameState, strings: list, *first: int) -> list[float]:
         self.now += len(strings)
-        self.strings += [min(points) for _, points in strings]
+        self.strings += [min(string.stones) for string in strings]
         return self._search(state, strings, *first)
 
     def look(self) -> float:

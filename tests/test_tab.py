@@ -121,7 +121,9 @@ def test_many_games_come_in_pages_and_only_those_of_a_page_are_read(root: Path, 
 
 
 def test_a_list_says_of_a_game_what_its_file_says(root: Path):
-    record = sgf.GameRecord(tab_runs.RULES, [12, 6, 25], "W+R", r"a]b", "c", comments=[";B[aa]", "ended by: capped"])
+    record = sgf.GameRecord(
+        tab_runs.RULES, [12, 6, 25], "W+R", r"a]b", "c", [(";B[aa]", None, None, None), sgf.Remark("ended by: capped")]
+    )
     seen = read_glance(sgf.to_text(record).encode())
     assert (seen.size, seen.black, seen.white, seen.moves, seen.end) == (5, "a]b", "c", 3, "capped")
     assert seen.opening == "cc,bb," and read_glance(b"\x00\x01") is None and read_glance(b"") is None

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -268,15 +267,10 @@ def _new_game(rules: Rules, start: tuple[tuple[int, ...], ...], first: Colour) -
 def check_moves(query: Query, game: LiveGame) -> None:
     """Raises QueryError for an illegal move, by the plain rules. game: has the query's rules and start, and any moves;
     it gets the query's moves. A query that continues an earlier one takes the time of its new moves."""
-    moves = [(COLOURS[letter], action) for letter, action in zip(query.game.turns(), query.game.moves, strict=True)]
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(game.moves, moves, strict=False)))
-    game.undo(len(game.moves) - same)
-    for turn, (player, action) in enumerate(moves[same:], start=same):
-        try:
-            game.play(player, action)
-        except InputError as error:
-            vertex = coords.to_gtp(action, game.size)
-            raise QueryError(f"Illegal move {turn}: {vertex} ({error})", "moves") from None
+    letters, actions = query.game.turns(), query.game.moves
+    if problem := game.go_to([(COLOURS[letter], action) for letter, action in zip(letters, actions, strict=True)]):
+        turn = len(game.moves)
+        raise QueryError(f"Illegal move {turn}: {coords.to_gtp(actions[turn], game.size)} ({problem})", "moves")
 
 
 def _object(line: str | bytes) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class MatchGames:
         self.states = board.new_games(count, self.rules, device, self.settings.cap)
         self.moves = torch.full((count, self.settings.cap), NO_MOVE, dtype=torch.int16, device=device)
         for engine in self.engines:
-            engine.begin(list(self.game_numbers), self.rules)
+            engine.begin(self.rules)
 
     @property
     def are_over(self) -> bool:
@@ -191,8 +191,6 @@ class MatchGames:
             return ended
         self.moves[self.game_index, self.ply - 1] = actions.to(torch.int16)
         self.states = board.step_(self.states, actions)
-        for engine in self.engines:
-            engine.notify([*self.last_moves], [*self.last_moves.values()])
         finished = self.states.finished.nonzero().squeeze(1)  # between moves the host may look
         if finished.numel():
             ended += self._end(finished.tolist(), {})
@@ -225,23 +223,22 @@ class MatchGames:
 
     def _ask_players(self) -> Tensor:
         """Returns the players' choices in their games: int64 [K]. Engines think while zerogo's player does."""
-        asks_a, questions = self.moves_a | (self.players[0] is self.players[1]), []
-        for player, mask in zip(self.players, (asks_a, ~asks_a), strict=True):
-            index = mask.nonzero().squeeze(1)
-            if index.numel():
-                states = self.states if len(index) == len(mask) else self.states.select(index)
-                questions.append((player, index, (states, self.numbers[self.game_index[index]], self.seed)))
+        asks_a = self.moves_a | (self.players[0] is self.players[1])
+        indices = (mask.nonzero().squeeze(1) for mask in (asks_a, ~asks_a))
+        moving = [(player, index) for player, index in zip(self.players, indices, strict=True) if index.numel()]
         actions, waiting = torch.zeros_like(self.game_index), []
         with ThreadPoolExecutor(2) as threads:  # for engines only: torch's threads and modes belong to this one
             try:
-                for player, index, question in questions:
+                for player, index in moving:
                     if player in self.engines:
-                        waiting.append((index, threads.submit(player.choose, *question)))
-                for player, index, question in questions:
+                        games = self._games(self.game_index[index].tolist())
+                        waiting.append((index, threads.submit(player.choose_moves, games, self.seed)))
+                for player, index in moving:
                     if player not in self.engines:
-                        actions[index] = player.choose(*question)
+                        states = self.states if len(index) == len(actions) else self.states.select(index)
+                        actions[index] = player.choose(states, self.numbers[self.game_index[index]], self.seed)
                 for index, answer in waiting:
-                    actions[index] = answer.result()
+                    actions[index] = torch.tensor(answer.result(), device=actions.device)
             except BaseException:
                 for engine in self.engines:
                     engine.close()  # else an interrupted match would wait for a thinking engine
@@ -278,7 +275,7 @@ class MatchGames:
         states, rows = self.states.select(index), self.game_index[index]
         numbers, final_scores = self.numbers[rows].tolist(), [{} for _ in ended]
         for engine in self.engines:
-            answers = [None] * len(ended) if stops else engine.final_scores(numbers, self.seed)
+            answers = [None] * len(ended) if stops else engine.final_scores(self._games(rows.tolist()), self.seed)
             for k, number, answer, scores_of_game in zip(ended, numbers, answers, final_scores, strict=True):
                 if answer is not None:
                     scores_of_game[engine.name] = answer
@@ -303,6 +300,9 @@ class MatchGames:
             for place, (k, row, a_is_black) in enumerate(facts)
         ]
 
+    def _games(self, rows: Sequence[int]) -> dict[int, list[int]]:
+        """Returns the moves so far of some of the G games, by game number."""
+        return {self.game_numbers[row]: self._moves_of(row) for row in rows}
+
     def _moves_of(self, row: int) -> list[int]:
-        """Returns the moves of one of the G games so far."""
         return [action for action in self.moves[row].tolist() if action != NO_MOVE]

@@ -48,12 +48,6 @@ class Settings(NamedTuple):
     most_a_move: float = math.inf
 
     @property
-    def at_start(self) -> TimeLeft:
-        """The time of each side at the start of a game."""
-        has_main = self.main > 0 or self.kind in ("none", "absolute")
-        return TimeLeft(self.main, 0) if has_main else TimeLeft(self.period, self.number)
-
-    @property
     def share_of_period(self) -> float:
         """The seconds that one move has in a whole period; 0 where none follows the main time."""
         if self.kind == "canadian":
@@ -76,7 +70,9 @@ class Clock:
     def restart(self, settings: Settings | None = None) -> None:
         """Gives both sides all of their time, for a new game; settings: from now on, None for those of before."""
         self.settings = settings or self.settings
-        self.left = dict.fromkeys(Colour, self.settings.at_start)
+        kind, main, period, number, *_ = self.settings
+        has_main = main > 0 or kind in ("none", "absolute")
+        self.left = dict.fromkeys(Colour, TimeLeft(main, 0) if has_main else TimeLeft(period, number))
         self.is_reported = False
 
     def set_gtp(self, main: float, period: float, moves: int) -> None:

@@ -62,7 +62,20 @@ def _offered_names(engine: GtpEngine) -> list[str]:
     return sorted(name for name, command in COMMANDS.items() if command.is_offered(engine) and command.is_listed)
 
 
-# Those of one expression
+def _stones(engine: GtpEngine) -> list[int]:
+    return sum(engine.game.state.stones(), [])
+
+
+def _legal(engine: GtpEngine, player: Colour) -> list[int]:
+    return [point for point in range(engine.size**2) if engine.game.why_illegal(player, point) is None]
+
+
+def _number_of_moves(text: str) -> int:
+    return integer(text, "number of moves", 0, MAX_NUMBER)
+
+
+# Those of one expression, and those that change nothing; by the last of these GoGui asks whether it may write
+# `# interrupt`
 
 
 Command("protocol_version")(lambda engine: "2")
@@ -70,6 +83,7 @@ Command("name")(lambda engine: NAME)
 Command("version")(lambda engine: VERSION)
 Command("known_command", "NAME", 1)(lambda engine, name: str(name in _offered_names(engine)).lower())
 Command("list_commands")(lambda engine: "\n".join(_offered_names(engine)))
+Command("clear_board")(lambda engine: engine.begin_game(LiveGame(engine.game.rules)))
 Command("query_boardsize")(lambda engine: str(engine.size))
 Command("get_komi")(lambda engine: f"{engine.game.rules.komi:g}")
 Command("captures", "COLOUR", 1)(lambda engine, player: str(engine.game.state.captures[colour(player)]))
@@ -78,36 +92,29 @@ Command("kata-time_settings", KATA_USAGE, 0, ANY)(lambda engine, *words: engine.
 Command("kata-list_time_settings")(lambda engine: " ".join(KATA_KINDS))
 Command("kata-list-params")(lambda engine: " ".join(KATA_SETTINGS))
 Command("kata-get-rules")(lambda engine: json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":")))
-# These change nothing; by the last one GoGui asks whether it may write `# interrupt`.
+Command("is_legal", "COLOUR VERTEX", 2)(
+    lambda engine, player, place: str(int(engine.game.why_illegal(colour(player), vertex(place, engine.size)) is None))
+)
+Command("all_legal", "COLOUR", 1)(lambda engine, player: coords.vertices(_legal(engine, colour(player)), engine.size))
+Command("color", "VERTEX", 1)(
+    lambda engine, place: COLOUR_NAMES[_stones(engine)[vertex(place, engine.size, may_pass=False)]]
+)
+Command("final_score")(lambda engine: result_text(engine.score_black()))  # B+3.5, W+0.5, or 0 for a draw
+Command("kata-search", "COLOUR", 1)(lambda engine, player: engine.move_text(engine.choose_move(colour(player))))
+Command("reg_genmove", "COLOUR", 1)(
+    lambda engine, player: engine.move_text(engine.choose_move(colour(player), timed=False))
+)
+Command("stop")(lambda engine: setattr(engine, "stopped", engine.position))
+Command("cgos-opponent_name", "NAME", 0, ANY)(lambda engine, *words: setattr(engine, "opponent", " ".join(words)))
+Command("gogui-setup_player", "COLOUR", 1)(
+    lambda engine, player: engine.game.set_up(engine.game.state.stones(), colour(player))
+)
+for _name in ("cputime", "gomill-cpu_time"):
+    Command(_name)(lambda engine: f"{time.process_time():.2f}")
+for _name in ("undo", "gg-undo"):
+    Command(_name, "[NUMBER]", 0, 1)(lambda engine, number="1": engine.game.undo(_number_of_moves(number)))
 for _name in (QUIT, "kgs-game_over", "cgos-opponent_rating", "cgos-gameover", "gogui-interrupt"):
     Command(_name)(lambda engine: None)
-
-
-@Command("cputime")
-@Command("gomill-cpu_time")
-def _cputime(engine: GtpEngine) -> str:
-    return f"{time.process_time():.2f}"
-
-
-@Command("stop")
-def _stop(engine: GtpEngine) -> None:
-    engine.stopped = engine.position
-
-
-@Command("undo", "[NUMBER]", 0, 1)
-@Command("gg-undo", "[NUMBER]", 0, 1)
-def _undo(engine: GtpEngine, number: str = "1") -> None:
-    engine.game.undo(integer(number, "number of moves", 0, MAX_NUMBER))
-
-
-@Command("gogui-setup_player", "COLOUR", 1)
-def _set_player(engine: GtpEngine, player: str) -> None:
-    engine.game.set_up(engine.game.state.stones(), colour(player))
-
-
-@Command("is_legal", "COLOUR VERTEX", 2)
-def _is_legal(engine: GtpEngine, player: str, place: str) -> str:
-    return str(int(engine.game.why_illegal(colour(player), vertex(place, engine.size)) is None))
 
 
 @Command("kata-get-models", needs_search=True)
@@ -135,16 +142,7 @@ def boardsize(engine: GtpEngine, side: str, same: str | None = None) -> None:
     if same is not None and int(same) != size:
         raise InputError(f"the board would be {side}x{same}; zerogo plays on square boards only")
     engine.require_size(size)
-    engine.scale_durations(size)
-    engine.game.clear(size)
-    engine.begin_game()
-
-
-@Command("clear_board")
-def clear_board(engine: GtpEngine) -> None:
-    """Begins a new game of the same size."""
-    engine.game.clear()
-    engine.begin_game()
+    engine.begin_game(LiveGame(replace(engine.game.rules, size=size)))
 
 
 @Command("komi", "POINTS", 1)
@@ -191,25 +189,11 @@ def showboard(engine: GtpEngine) -> str:
     return "\n".join(rows)
 
 
-@Command("all_legal", "COLOUR", 1)
-def all_legal(engine: GtpEngine, player: str) -> str:
-    """Returns the points on which a side may play."""
-    mover = colour(player)
-    points = (at for at in range(engine.size**2) if engine.game.why_illegal(mover, at) is None)
-    return coords.vertices(points, engine.size)
-
-
 @Command("list_stones", "COLOUR", 1)
 def list_stones(engine: GtpEngine, player: str) -> str:
     """Returns the points of a side's stones."""
-    stones = sum(engine.game.state.stones(), [])
-    return coords.vertices((at for at, stone in enumerate(stones) if stone == colour(player).value), engine.size)
-
-
-@Command("color", "VERTEX", 1)
-def color(engine: GtpEngine, place: str) -> str:
-    """Returns black, white or empty."""
-    return COLOUR_NAMES[sum(engine.game.state.stones(), [])[vertex(place, engine.size, may_pass=False)]]
+    owner = colour(player).value
+    return coords.vertices((at for at, stone in enumerate(_stones(engine)) if stone == owner), engine.size)
 
 
 @Command("last_move")
@@ -357,14 +341,14 @@ def _change_rules(engine: GtpEngine, rules: Rules, name: str) -> str:
 def time_settings(engine: GtpEngine, main: str, period: str, number: str) -> None:
     """Sets both clocks: seconds of main time, seconds of a period, and moves in it; `0 1 0` is no limit."""
     seconds = real(main, "main time", 0, MAX_SECONDS), real(period, "period", 0, MAX_SECONDS)
-    engine.clock.set_gtp(*seconds, integer(number, "number of moves", 0, MAX_NUMBER))
+    engine.clock.set_gtp(*seconds, _number_of_moves(number))
 
 
 @Command("time_left", "COLOUR SECONDS MOVES", 3)
 def time_left(engine: GtpEngine, player: str, seconds: str, number: str) -> None:
     """Sets a clock to the controller's; the number of moves or Japanese periods is 0 in main time."""
     whose, left = colour(player), real(seconds, "time", -MAX_SECONDS, MAX_SECONDS)
-    engine.clock.report(whose, left, integer(number, "number of moves", 0, MAX_NUMBER))
+    engine.clock.report(whose, left, _number_of_moves(number))
 
 
 # Moves that the engine chooses within the clock; those with lines of analysis are in `analyze`
@@ -382,33 +366,15 @@ def generate(engine: GtpEngine, player: str, cleanup: bool = False) -> str:
 Command("kgs-genmove_cleanup", "COLOUR", 1)(partial(generate, cleanup=True))
 
 
-@Command("kata-search", "COLOUR", 1)
-def search(engine: GtpEngine, player: str) -> str:
-    """Chooses a move within the clock, as genmove does, and does not play it."""
-    return engine.move_text(engine.choose_move(colour(player)))
-
-
 @Command("kata-search_cancellable", "COLOUR", 1, streams=True)
 def search_cancellable(engine: GtpEngine, reply: protocol.Reply, player: str) -> str:
-    """The same; the next line, even an empty one, cancels it."""
+    """Chooses a move as kata-search does; the next line, even an empty one, cancels it."""
     with engine.ended_by(reply) as is_cancelled:
-        move = search(engine, player)
+        move = engine.move_text(engine.choose_move(colour(player)))
         return "cancelled" if is_cancelled() else move
 
 
-@Command("reg_genmove", "COLOUR", 1)
-def regression_generate(engine: GtpEngine, player: str) -> str:
-    """Chooses a move without a clock, and does not play it; never resigns."""
-    return engine.move_text(engine.choose_move(colour(player), timed=False))
-
-
 # The end of a game, and files
-
-
-@Command("final_score")
-def final_score(engine: GtpEngine) -> str:
-    """Returns the result in points as the board stands, dead stones taken off: B+3.5, W+0.5, or 0 for a draw."""
-    return result_text(engine.score_black())
 
 
 @Command("final_status_list", "alive | dead | seki", 1)
@@ -441,12 +407,10 @@ def loadsgf(engine: GtpEngine, *arguments: str) -> None:
     except InputError as error:
         raise InputError(f"{shorten_path(path)}: {error}") from None
     game.change_rules(superko=rules.superko)
-    engine.scale_durations(game.size)
-    engine.game = game
+    engine.begin_game(game)
     engine.rules_name = engine.default_rules_name
     if record.has_rules:
         engine.rules_name = "japanese" if rules.scoring == "territory" else ""
-    engine.begin_game()
     engine.warn("\n".join(record.notes))
 
 
@@ -540,12 +504,6 @@ def kata_benchmark(engine: GtpEngine, number: str) -> str:
     return f"{done + 1} visits in {seconds:.3f} s, {done / seconds:.1f} a second"
 
 
-@Command("cgos-opponent_name", "NAME", 0, ANY)
-def opponent_name(engine: GtpEngine, *words: str) -> None:
-    """Takes the name that stands in the records of the game."""
-    engine.opponent = " ".join(words)
-
-
 @Command("gogui-title")
 def gogui_title(engine: GtpEngine) -> str:
     """Returns a title for a window."""
@@ -559,8 +517,7 @@ def chat(engine: GtpEngine, kind: str, *_: str) -> str:
     if kind not in ("game", "private"):
         raise InputError("syntax error; write: kgs-chat game | private NAME TEXT")
     text = f"I am {NAME} {engine.name}, a program that learned from its own games."
-    if engine.last_winrate is None:
+    if engine.winrate_black is None:
         return text
-    player, winrate = engine.last_winrate
-    black = 100 * (winrate if player is Colour.BLACK else 1 - winrate)
+    black = 100 * engine.winrate_black
     return f"{text} Before my last move I gave Black {black:.0f} % and White {100 - black:.0f} %."

@@ -81,19 +81,17 @@ class GtpEngine(Engine):
                 self.warn(f"{self.analyst.source or self.analyst.name} plays on {listed(self.analyst.sizes)} only")
             raise InputError("unacceptable size")
 
-    def scale_durations(self, size: int) -> None:
-        """Fits the measured durations to a board of another size."""
-        factor = (size / self.size) ** 2
+    def begin_game(self, game: LiveGame) -> None:
+        """Begins a game, with fresh clocks and other random draws than the last game's. The measured durations are
+        scaled to the size of its board."""
+        factor = (game.size / self.size) ** 2
         self.step_time = Durations(factor * seconds for seconds in self.step_time)
         self.overhead = Durations(factor * seconds for seconds in self.overhead)
         self.judge.limit.seconds_each *= factor
-
-    def begin_game(self) -> None:
-        """Begins a new game, with fresh clocks and other random draws than the last game's."""
-        self.game_number += 1
+        self.game, self.game_number = game, self.game_number + 1
         if self.session is not None:
             self.session.seed = int(rng.key(self.options.seed, self.game_number))
-        self.own_colour = self.last_winrate = None
+        self.own_colour = self.winrate_black = None
         self.clock.restart()
 
     def choose_move(

@@ -1,5 +1,5 @@
-"""Players choose moves in many games at once. `analyst.make_player` makes them from the words that a person types;
-`external.ExternalPlayer` also follows each game and may resign."""
+"""Players choose moves in many games at once. `analyst.make_player` makes them from the words that a person types, also
+an `external.ExternalPlayer`, which needs the moves of the games and may resign."""
 
 from typing import Any, Protocol
 
@@ -9,7 +9,7 @@ from zerogo import board
 from zerogo.errors import InputError
 from zerogo.rules.coords import listed
 
-RESIGN = -2  # what `ExternalPlayer.choose` returns instead of a move where the engine resigns
+RESIGN = -2  # what `ExternalPlayer.choose_moves` returns instead of a move where the engine resigns
 FORFEIT = -3  # and where it failed to move at all; `ExternalPlayer.why` says how
 
 

@@ -15,6 +15,7 @@ from zerogo.checkpoint import Checkpoint, load_newest
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator, score_of, search_heads
+from zerogo.game import Colour
 from zerogo.players import Player, external, require_size
 from zerogo.rules import Rules
 from zerogo.search import Search, SearchState, puct
@@ -124,7 +125,9 @@ def without_second_pass(states: board.State) -> board.State:
     return dataclasses.replace(states, passes=passes, finished=torch.zeros_like(states.finished))
 
 
-def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype) -> Player:
+def make_player(
+    spec: str | Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype
+) -> Player | external.ExternalPlayer:
     """Returns the player of a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path, or of a checkpoint.
 
     settings: the config's section `evaluation`. Raises InputError for an unknown word, for a checkpoint that can't be
@@ -300,6 +303,10 @@ class Analysis:
     def winrate(self) -> float:
         """The value as a share of games, 0 to 1."""
         return (self.value + 1) / 2
+
+    def of_black(self, player: Colour) -> tuple[float, float]:
+        """Returns Black's winrate and score. player: the side to move."""
+        return (self.winrate, self.score) if player is Colour.BLACK else (1 - self.winrate, -self.score)
 
     @property
     def best(self) -> Candidate | None:

@@ -80,7 +80,7 @@ class Engine:
 
     name: of the player, for people. analyst, session: None for the random player, which has no search. game_number: of
     the game in this process, a key of the random draws. own_colour: the side of its last move, None before the first.
-    last_winrate: a side and its winrate before its last move, None where nothing was searched. interrupted: returns
+    winrate_black: Black's before the engine's last move, None where nothing was searched. interrupted: returns
     whether a person wants the move now. stopped: the position in which a person has ended the pondering. now: returns
     the seconds of a clock. step_time, overhead: durations of a step of the search, and of the rest of a move without
     the judge. judge: returns which stones are dead."""
@@ -92,7 +92,7 @@ class Engine:
     options: Options = field(default_factory=Options)
     game_number: int = 0
     own_colour: Colour | None = None
-    last_winrate: tuple[Colour, float] | None = None
+    winrate_black: float | None = None
     interrupted: Callable[[], bool] = lambda: False
     stopped: tuple[int, int] | None = None
     now: Callable[[], float] = time.monotonic
@@ -250,7 +250,7 @@ class Engine:
         is_early = settings.varies and len(game.moves) < VARIED_PLIES * game.size
         if is_early and analysis.best and action == analysis.best.action != game.size**2:
             action = self._drawn(analysis.candidates)
-        self.last_winrate = (player, analysis.winrate)
+        self.winrate_black, _ = analysis.of_black(player)
         self.overhead.append(self.now() - searched - judged)
         return Choice(action, analysis)
 

@@ -24,15 +24,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
-from zerogo import board
 from zerogo.board import rng
 from zerogo.board.rng import Purpose
 from zerogo.errors import InputError, quote
@@ -62,6 +58,7 @@ PACHI_DATA = "patterns*", "book.dat", "joseki*", "*.prototxt"
 PACHI_LEAST = 500  # playouts; it refuses fewer
 GNUGO_SUPERKO = {"simple": "--simple-ko", "positional": "--positional-superko", "situational": "--situational-superko"}
 KATAGO_SETTINGS = "maxVisits={},maxPlayouts=1000000000,maxTime=1e9,ponderingEnabled=false,allowResignation=false"
+Games = Mapping[int, Sequence[int]]  # the moves so far by game number
 INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh|env|java|perl|ruby|node|nice)")
 
 
@@ -417,9 +414,9 @@ MAKERS = {"gnugo": _gnugo, "pachi": _pachi, "katago": _katago, "gtp": _any_comma
 
 
 class ExternalPlayer:
-    """A player that asks a GTP engine in many games at once. A game stays with its process unless other processes have
-    much less to do, and a fault affects its own game only. The player follows each game: callers report the start,
-    every move and the end. It may resign, and loses a game by a fault.
+    """A player that asks a GTP engine in many games at once, given their moves. A game stays with its process unless
+    other processes have much less to do, and a fault affects its own game only. The player may resign, and loses a game
+    by a fault.
 
     seconds: time limit of an answer, after which the game is lost; start_seconds: of a process's first answer.
     processes: number of processes, each with a waiting thread, 0 for one per usable core. label: the engine's name and
@@ -436,14 +433,13 @@ class ExternalPlayer:
         self._worker_of: dict[int, Worker] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._is_asking = False
-        self._moves: dict[int, list[int]] = {}
         self._faults: dict[int, str] = {}
 
     def check(self, rules: Rules) -> None:
         """Starts a process and sets the rules. Raises InputError where that fails, before any game is played."""
         if rules.suicide and not self.program.knows_suicide:
             raise InputError(f"{self.name} knows no suicide; set game.suicide=false")
-        self._set_up(rules)
+        self.begin(rules)
         worker = self._workers[0]
         try:
             worker.open()
@@ -454,33 +450,27 @@ class ExternalPlayer:
             raise InputError(f"{self.name} {fault}; {limits * isinstance(fault, Silence)}{started}") from None
         self.label = worker.label
 
-    def begin(self, game_ids: Sequence[int], rules: Rules) -> None:
-        """Prepares for games that start now from the empty board."""
-        self._set_up(rules)
-        for game in game_ids:
-            self._moves[game] = []
-            self._faults.pop(game, None)
+    def begin(self, rules: Rules) -> None:
+        """Makes the workers of games under these rules; no process is started here."""
+        if not self._workers or rules != self._rules:
+            self.close()
+            command, self._rules = self.program.command(rules, _seed_of(0)), rules
+            self._workers = [Worker(command, rules, self.seconds, self.start_seconds) for _ in range(self.processes)]
+            self._threads = ThreadPoolExecutor(self.processes, thread_name_prefix="engine")
 
-    def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
-        """Returns the engine's moves, whose legality the caller checks: int64 [B], RESIGN where it gives up and FORFEIT
-        where it failed, see `why`."""
-        games = game_ids.tolist()
-        actions = map(self._action, games, self._ask(games, GENMOVE, seed))
-        return torch.tensor(list(actions), dtype=torch.int64, device=states.device)
-
-    def notify(self, game_ids: Sequence[int], actions: Sequence[int]) -> None:
-        """Takes note of one move in each game, its own moves too."""
-        for game, action in zip(game_ids, actions, strict=True):
-            self._moves[game].append(action)
+    def choose_moves(self, games: Games, seed: int) -> list[int]:
+        """Returns the engine's move in each game, whose legality the caller checks: RESIGN where it gives up and
+        FORFEIT where it failed, see `why`."""
+        return list(map(self._action, games, self._ask(games, GENMOVE, seed)))
 
     def why(self, game_id: int) -> str:
         """Returns the fault of a game in which `choose` returned FORFEIT, in a few words without the engine's name."""
         return self._faults.get(game_id, "")
 
-    def final_scores(self, game_ids: Sequence[int], seed: int) -> list[str | None]:
+    def final_scores(self, games: Games, seed: int) -> list[str | None]:
         """Returns the engine's answers to `final_score`, None where it refuses or fails, which does not lose the
         game."""
-        answers = self._ask(game_ids, "final_score", seed)
+        answers = self._ask(games, "final_score", seed)
         return [None if isinstance(answer, EngineFault) else answer[:MOST_QUOTED] for answer in answers]
 
     def end(self, game_ids: Sequence[int], at_fault: bool = False) -> None:
@@ -488,7 +478,6 @@ class ExternalPlayer:
         for game in game_ids:
             if (worker := self._worker_of.pop(game, None)) and at_fault:
                 worker.drop()
-            self._moves.pop(game, None)
 
     def close(self) -> None:
         """Ends all processes, also while another thread waits for them; the next use starts others."""
@@ -504,22 +493,14 @@ class ExternalPlayer:
         """Returns the command that is started, for a report."""
         return " ".join(self.program.command(rules, _seed_of(0)))
 
-    def _set_up(self, rules: Rules) -> None:
-        """Makes the workers of games under these rules; no process is started here."""
-        if not self._workers or rules != self._rules:
-            self.close()
-            command, self._rules = self.program.command(rules, _seed_of(0)), rules
-            self._workers = [Worker(command, rules, self.seconds, self.start_seconds) for _ in range(self.processes)]
-            self._threads = ThreadPoolExecutor(self.processes, thread_name_prefix="engine")
-
-    def _ask(self, games: Sequence[int], command: str, seed: int) -> list[str | EngineFault]:
+    def _ask(self, games: Games, command: str, seed: int) -> list[str | EngineFault]:
         """Returns the answers to a command in each game; a worker answers for its games one after the other."""
         answers: dict[int, str | EngineFault] = {}
-        queues = self._share_out(games)
+        queues = self._share_out([*games])
 
         def _serve(worker: Worker) -> None:
             for game in queues[worker]:
-                moves = tuple(self._moves[game])
+                moves = tuple(games[game])
                 answers[game] = worker.answer(moves, command, _seed_of(seed, game, len(moves)))
 
         self._is_asking = True

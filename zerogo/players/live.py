@@ -1,7 +1,7 @@
 """One game that GTP, the terminal and the pictures share, played by the plain, exact rules of `zerogo.game`."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from itertools import count, takewhile
 
@@ -12,7 +12,7 @@ from zerogo.errors import InputError
 from zerogo.game import Colour, GameState, Move, Point
 from zerogo.players.analyst import Analysis
 from zerogo.rules import Rules, RulesBatch, coords
-from zerogo.sgf import GameRecord
+from zerogo.sgf import GameRecord, Remark
 from zerogo.sgf.record import COLOURS, LETTERS, with_to_play
 
 _starts = count(1)
@@ -21,9 +21,11 @@ _starts = count(1)
 class LiveGame:
     """A game with undo, set-up positions and rules that may change during play.
 
-    handicap: points of Black's handicap stones, which stand in `start`. moves: (colour, action) of each move so far.
-    result: SGF's RE (see `sgf.result_text`) after a resignation or a count, None before and after any change. start_id:
-    a new number whenever the start or the rules change, so that earlier analyses are no longer valid.
+    rules, size: the same for all moves; size is N. start: the stones before the first move, rows from the top of 0, 1,
+    2. first: who moves first. handicap: points of Black's handicap stones, which stand in `start`. moves: (colour,
+    action) of each move so far. result: SGF's RE (see `sgf.result_text`) after a resignation or a count, None before
+    and after any change. start_id: a new number whenever the start or the rules change, so that earlier analyses are no
+    longer valid.
 
     A side may move twice in a row; the other side then counts as having passed. The game may continue after two
     passes."""
@@ -32,31 +34,12 @@ class LiveGame:
         self._begin(GameState.new(rules))
 
     def _begin(self, start: GameState, handicap: Iterable[int] = ()) -> None:
-        self._states = [start]
+        self._states, self.rules, self.size = [start], start.rules, start.rules.size
+        self.start, self.first = start.stones(), start.to_play
         self.moves: list[tuple[Colour, int]] = []
-        self._analyses: dict[int, Analysis] = {}  # by move, from 0, each for the side that made it
+        self._remarks: dict[int, Remark] = {}  # by move, from 0
         self.handicap, self.result = list(handicap), None
         self.start_id = next(_starts)
-
-    @property
-    def rules(self) -> Rules:
-        """The rules, the same for all moves."""
-        return self._states[0].rules
-
-    @property
-    def size(self) -> int:
-        """N."""
-        return self.rules.size
-
-    @property
-    def start(self) -> list[list[int]]:
-        """The stones before the first move: rows from the top of 0, 1, 2."""
-        return self._states[0].stones()
-
-    @property
-    def first(self) -> Colour:
-        """Who moves first."""
-        return self._states[0].to_play
 
     @property
     def state(self) -> GameState:
@@ -72,10 +55,6 @@ class LiveGame:
     def last_action(self) -> int | None:
         """The last move, None before the first."""
         return self.moves[-1][1] if self.moves else None
-
-    def clear(self, size: int | None = None) -> None:
-        """Takes all stones off; the rules stay. size: of the new board. Raises InputError for one that there is not."""
-        self._begin(GameState.new(self.rules if size is None else dataclasses.replace(self.rules, size=size)))
 
     def change_rules(self, **changes: object) -> None:
         """Changes rules under way, such as komi=6.5. Moves that would not be legal now stay played."""
@@ -112,9 +91,21 @@ class LiveGame:
         that led to the move, for the record."""
         self._states.append(with_to_play(self.state, colour).play(Move.from_action(action, self.size)))
         if analysis is not None:
-            self._analyses[len(self.moves)] = analysis
+            self._remarks[len(self.moves)] = Remark(None, *analysis.of_black(colour), analysis.visits)
         self.moves.append((colour, action))
         self.result = None
+
+    def go_to(self, moves: Sequence[tuple[Colour, int]]) -> str | None:
+        """Changes the moves, at the cost of those that differ. Returns why one of them is illegal, before which the
+        game then stops; None where all are legal."""
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.moves, moves, strict=False)))
+        self.undo(len(self.moves) - same)
+        for colour, action in moves[same:]:
+            try:
+                self.play(colour, action)
+            except InputError as error:
+                return str(error)
+        return None
 
     def resign(self, colour: Colour) -> None:
         """Ends the game: the other side has won."""
@@ -127,13 +118,19 @@ class LiveGame:
         if number:
             del self._states[-number:]
             del self.moves[-number:]
-        self._analyses = {move: one for move, one in self._analyses.items() if move < len(self.moves)}
+        self._remarks = {move: one for move, one in self._remarks.items() if move < len(self.moves)}
         self.result = None
 
+    def copy(self) -> "LiveGame":
+        """Returns a game of its own with the same moves."""
+        game = copy(self)
+        game._states, game.moves, game._remarks = self._states[:], self.moves[:], dict(self._remarks)
+        return game
+
     def before_passes(self) -> "LiveGame":
-        """Returns the same game before the passes at its end, as a copy; the game itself stays as it is."""
-        game, number = copy(self), len(self.moves) - len(self.last_passes())
-        game._states, game.moves = self._states[: number + 1], self.moves[:number]
+        """Returns a copy of the game before the passes at its end."""
+        game = self.copy()
+        game.undo(len(self.last_passes()))
         return game
 
     def last_passes(self) -> list[Colour]:
@@ -163,12 +160,7 @@ class LiveGame:
         setup = None if self.handicap or not any(any(row) for row in self.start) else self.start
         actions = [action for _, action in self.moves]
         contents = {"colours": colours, "setup": setup, "first": LETTERS[self.first], "handicap": list(self.handicap)}
-        if self._analyses:
-            contents |= {name: [None] * len(actions) for name in ("winrates_black", "scores_black", "visits")}
-        for move, analysis in self._analyses.items():
-            is_black, winrate, score = self.moves[move][0] is Colour.BLACK, analysis.winrate, analysis.score
-            contents["winrates_black"][move] = winrate if is_black else 1 - winrate
-            contents["scores_black"][move], contents["visits"][move] = score if is_black else -score, analysis.visits
+        contents["remarks"] = [self._remarks.get(move, Remark()) for move in range(max(self._remarks, default=-1) + 1)]
         return GameRecord(self.rules, actions, **({"result": self.result or sgf.UNKNOWN_RESULT} | contents | fields))
 
     @staticmethod

@@ -78,7 +78,8 @@ def decide(
         return _pass_or_capture(position)
     plays_on = is_open(position.state, analysis.ownership)
     opponent_passed = game.moves[-1:] == [(to_play.other, position.pass_action)]
-    if opponent_passed and position.passing_wins and not plays_on:
+    # It has won if it passes, however the dead stones are counted.
+    if opponent_passed and position.as_it_stands > 0 and position.agreed > 0 and not plays_on:
         return _pass_or_capture(position)
     if settings.resign and _is_hopeless(position):
         return None
@@ -189,15 +190,9 @@ class _Position:
     @cached_property
     def dead(self) -> set[int]:
         """The points of all dead stones, as people would agree."""
-        return self._judge_stones().dead
+        return self.judge_stones().dead
 
-    def keeps_all_alive(self, action: int) -> bool:
-        """Returns whether no stone that lives now is dead after a legal move of the side to move."""
-        now = self.dead
-        after = self._after(action, self._judge_stones)
-        return after is not None and not after.dead - now
-
-    def _after(self, action: int, read: Callable[[], Any]) -> Any:
+    def after(self, action: int, read: Callable[[], Any]) -> Any:
         """Returns what `read` returns after a legal move of the side to move."""
         self.game.play(self.to_play, action)
         try:
@@ -205,7 +200,7 @@ class _Position:
         finally:
             self.game.undo()
 
-    def _judge_stones(self) -> Status | None:
+    def judge_stones(self) -> Status | None:
         """Returns the status of the game's stones. For a cleanup the judge searches strings in doubt, and returns None
         without time for that; else the ownership of the analysed position decides, which is one move off at most."""
         if self.judge is not None and self.settings.cleanup:
@@ -222,7 +217,7 @@ class _Position:
         """Returns `as_it_stands` after a move of the side to move, -inf where the move is illegal."""
         if self.game.why_illegal(self.to_play, action) is not None:
             return -math.inf
-        return self._after(action, self._score)
+        return self.after(action, self._score)
 
     def _score(self) -> float:
         counted = self._signed(scoring.final_score_black(self.game.tensor())[0].item())
@@ -233,11 +228,6 @@ class _Position:
     def agreed(self) -> float:
         """The score without dead stones, as people would agree."""
         return self._signed(self.state.score_black(as_points(self.dead, self.size)))
-
-    @property
-    def passing_wins(self) -> bool:
-        """Whether the side to move has won, however the dead stones are counted."""
-        return self.as_it_stands > 0 and self.agreed > 0
 
     @property
     def dead_stones_matter(self) -> bool:
@@ -372,7 +362,8 @@ def _is_harmless(position: _Position, action: int) -> bool:
     if action in position.alive[position.to_play]:
         return True
     if position.settings.is_over:
-        return position.keeps_all_alive(action)
+        dead, status = position.dead, position.after(action, position.judge_stones)
+        return status is not None and not status.dead - dead
     candidate, analysis = position.candidate(action), position.analysis
     enough = (analysis.best.value if analysis.best else analysis.value) - TIDY
     if candidate is not None and (candidate.visits >= SURE_VISITS or candidate.value < enough):

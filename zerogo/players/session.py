@@ -240,8 +240,12 @@ class AnalysisSession:
         small = tree.map(lambda tensor: (tensor if tensor.dim() == 1 else tensor[:, :nodes]).clone())
         self._kept_trees[self._key] = dataclasses.replace(self._search_state, tree=small, deepest=deepest)
         limit = max(self.most_bytes, MAX_KEPT_TREES * self.capacity * small.bytes_per_node)  # grown trees are few
-        while len(self._kept_trees) > MAX_KEPT_TREES or sum(map(_bytes, self._kept_trees.values())) > limit:
+        while len(self._kept_trees) > MAX_KEPT_TREES or self._kept_bytes > limit:
             self._kept_trees.pop(next(iter(self._kept_trees)))
+
+    @property
+    def _kept_bytes(self) -> int:
+        return sum(kept.tree.num_nodes * kept.tree.bytes_per_node for kept in self._kept_trees.values())
 
     def _enlarge(self, kept: SearchState, state: State, nodes: int) -> SearchState:
         """Returns a copy of a tree with room for at least so many nodes."""
@@ -250,7 +254,3 @@ class AnalysisSession:
             (large if small.dim() == 1 else large[:, : small.shape[1]]).copy_(small)
         search_state.deepest.copy_(kept.deepest)
         return search_state
-
-
-def _bytes(search_state: SearchState) -> int:
-    return search_state.tree.num_nodes * search_state.tree.bytes_per_node

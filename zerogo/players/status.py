@@ -17,7 +17,7 @@ from torch import Tensor
 
 from zerogo import board, scoring
 from zerogo.board import Position, State, flood
-from zerogo.game import Board, Colour, GameState, Point, neighbours
+from zerogo.game import Board, Colour, GameState, Point, String, neighbours
 from zerogo.players.analyst import PLAIN_MCTS
 from zerogo.rules import Rules
 from zerogo.search import Go, Search
@@ -78,24 +78,22 @@ def judge_stones(
     searched; else ownership decides alone, and must be clear. limit: of the searches, which begin with the strings most
     in doubt. After two passes no large region is open to both sides: where strings next to one would live in seki, the
     weakest of them is dead, whatever its value."""
-    size, alive, dead, doubtful = state.rules.size, alive_points(state), set(), []
+    size, alive, dead, values = state.rules.size, alive_points(state), set(), {}
     for string in state.board.strings():
         points = indices(string.stones, size)
         if points <= alive[string.colour.other]:
             dead |= points
         elif ownership_black is not None and not points <= alive[string.colour]:
             owned = float(ownership_black.flatten()[list(points)].mean())
-            doubtful.append((owned if string.colour is Colour.BLACK else -owned, string.colour, points))
-    values = [(owned, points) for owned, _, points in doubtful]
+            values[string] = owned if string.colour is Colour.BLACK else -owned
     if searches:
-        values = _search_doubtful(state, doubtful, limit or TimeLimit())
-    threshold = DEAD if searches else CLEAR
-    dead = dead.union(
-        *(points for value, points in values if value < threshold and not _is_stuck(state, points, value))
-    )
+        values = _search_doubtful(state, values, limit or TimeLimit())
+    for string, value in values.items():
+        if value < (DEAD if searches else CLEAR) and not _is_stuck(state, string, value):
+            dead |= indices(string.stones, size)
     seki, in_open = _find_seki(state, alive, dead)
-    while state.is_over and (unsettled := [entry for entry in values if entry[1] <= in_open]):
-        dead |= min(unsettled, key=lambda entry: entry[0])[1]
+    while state.is_over and (unsettled := [one for one in values if indices(one.stones, size) <= in_open]):
+        dead |= indices(min(unsettled, key=values.get).stones, size)
         seki, in_open = _find_seki(state, alive, dead)
     return Status(dead, seki)
 
@@ -117,22 +115,18 @@ def as_points(points: set[int], size: int) -> list[Point]:
     return [Point(*divmod(index, size)) for index in points]
 
 
-def _search_doubtful(
-    state: GameState, strings: list[tuple[float, Colour, set[int]]], limit: TimeLimit
-) -> list[tuple[float, set[int]]]:
-    """Returns each string's value and points. strings: ownership, colour and points of each. The value is the
-    ownership, or for strings in doubt the result of a search where there is time."""
-    doubtful = [entry for entry in strings if SURE_DEAD <= entry[0] <= SURE_ALIVE]
-    doubtful = sorted(doubtful, key=lambda entry: (abs(entry[0] - DEAD), min(entry[2])))[:MOST_SEARCHED]
-    values = {min(points): owned for owned, _, points in strings}
-    done = 0
+def _search_doubtful(state: GameState, owned: dict[String, float], limit: TimeLimit) -> dict[String, float]:
+    """Returns each string's value: its ownership, or for a string in doubt the result of a search where there is
+    time."""
+    doubtful = [string for string, value in owned.items() if SURE_DEAD <= value <= SURE_ALIVE]
+    doubtful = sorted(doubtful, key=lambda string: (abs(owned[string] - DEAD), min(string.stones)))[:MOST_SEARCHED]
+    values, done = dict(owned), 0
     while done < len(doubtful) and (number := limit.fitting(len(doubtful) - done)):
         before, batch = limit.now(), doubtful[done : done + number]
-        searched = _search_strings(state, [(colour, points) for _, colour, points in batch], done)
+        values |= zip(batch, _search_strings(state, batch, done), strict=True)
         limit.took(limit.now() - before, number)
-        values |= {min(points): value for (_, _, points), value in zip(batch, searched, strict=True)}
         done += number
-    return [(values[min(points)], points) for _, _, points in strings]
+    return values
 
 
 # The search
@@ -169,13 +163,13 @@ class StringEvaluator(PlayoutEvaluator):
         return (owned * flood.unpack_rows(state.string).unsqueeze(1)).sum((2, 3))
 
 
-def _search_strings(state: GameState, strings: list[tuple[Colour, set[int]]], first_string: int = 0) -> list[float]:
+def _search_strings(state: GameState, strings: list[String], first_string: int = 0) -> list[float]:
     """Returns the mean value of both searches for each string, from -1 (dead) to 1 (alive), which does not depend on
     the other strings. first_string: the number of the first one, a key of the random draws."""
     size, both = state.rules.size, 2 * len(strings)
     rows = torch.zeros(both, size * size, dtype=torch.bool)
-    for game, (_, points) in enumerate(strings):
-        rows[2 * game : 2 * game + 2, list(points)] = True
+    for game, string in enumerate(strings):
+        rows[2 * game : 2 * game + 2, list(indices(string.stones, size))] = True
     stones = torch.tensor([state.stones()], dtype=torch.int8).expand(both, -1, -1).contiguous()
     first = torch.tensor([Colour.BLACK.value, Colour.WHITE.value] * len(strings), dtype=torch.int8)
     root: Any = board.from_stones(stones, first, Rules(size, suicide=state.rules.suicide, superko="simple"))
@@ -184,18 +178,17 @@ def _search_strings(state: GameState, strings: list[tuple[Colour, set[int]]], fi
     search, game_ids = Search(evaluators[0], PLAIN_MCTS, StringGo(), evaluators[1]), torch.arange(both)
     values = search.run(root, SIMULATIONS, seed=0, game_ids=2 * first_string + game_ids).value
     values = torch.where(first == Colour.BLACK.value, values, -values).view(-1, 2).mean(1).tolist()
-    return [value if colour is Colour.BLACK else -value for (colour, _), value in zip(strings, values, strict=True)]
+    return [value if one.colour is Colour.BLACK else -value for one, value in zip(strings, values, strict=True)]
 
 
 # Seki
 
 
-def _is_stuck(state: GameState, points: set[int], value: float) -> bool:
+def _is_stuck(state: GameState, string: String, value: float) -> bool:
     """Returns whether a large string is likely in seki with an eye, although playouts, which pass only without another
     move, take one side for dead: the string and a large neighbour have one eye each and one liberty in common, and
     whoever plays there is in atari. The hole that a capture would leave is too large for a single eye."""
     size, board = state.rules.size, state.board
-    string = board.string_at(as_points(points, size)[0])
     if not state.is_over or value < SURELY_NO_SEKI or len(string.stones) < MANY_STONES or len(string.liberties) != 2:
         return False
     for liberty in string.liberties:

@@ -175,7 +175,7 @@ def write_games(directory: Path, games: Sequence[FinishedGame], player: str) -> 
         values_black = [value if ply % 2 == 0 else -value for ply, value in enumerate(game.root_values)]
         winrates = [min(1.0, max(0.0, (1 + value) / 2)) for value in values_black]
         result = sgf.result_text(game.score_black, game.end == EndReason.RESIGNED)
-        shown = {"comments": comments, "winrates_black": winrates}
-        record = sgf.GameRecord(rules=game.rules, moves=game.moves, result=result, black=player, white=player, **shown)
+        remarks = list(map(sgf.Remark, comments, winrates))
+        record = sgf.GameRecord(game.rules, game.moves, result, player, player, remarks)
         text = sgf.to_text(record).encode()
         write_atomically(directory / f"game-{game.number:08d}.sgf", lambda file, text=text: file.write(text))

@@ -10,9 +10,9 @@ since programs disagree on the meaning of a missing one; RU is a word that all p
 read it as other rules, our property ZGRU has the rules in full. `sgf.files` lists the assumptions about odd files."""
 
 from zerogo.sgf.files import read, read_text, to_text, variations, variations_text, write
-from zerogo.sgf.record import UNKNOWN_RESULT, Edit, GameRecord, positions, replay, result_text, rules_text, since_edit
+from zerogo.sgf.record import UNKNOWN_RESULT, Edit, GameRecord, Remark, positions, replay, result_text, since_edit
 
 __all__ = [
-    "UNKNOWN_RESULT", "Edit", "GameRecord", "positions", "read", "read_text", "replay", "result_text", "rules_text",
+    "UNKNOWN_RESULT", "Edit", "GameRecord", "Remark", "positions", "read", "read_text", "replay", "result_text",
     "since_edit", "to_text", "variations", "variations_text", "write",
 ]  # fmt: skip

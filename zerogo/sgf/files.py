@@ -33,7 +33,7 @@ from sgfmill.sgf_grammar import Coarse_game_tree
 from zerogo import __version__
 from zerogo.errors import InputError, quote, shorten_path
 from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
-from zerogo.sgf.record import COLOURS, UNKNOWN_RESULT, Edit, GameRecord, rules_text
+from zerogo.sgf.record import COLOURS, UNKNOWN_RESULT, Edit, GameRecord, Remark, rules_text
 from zerogo.system import bounds
 from zerogo.system.runtime import write_atomically
 
@@ -44,10 +44,7 @@ DEFAULT_SIZE = 19
 DEFAULT_RULES = "chinese"
 GAMES = {2: "Othello", 3: "chess", 4: "Gomoku", 5: "Nine Men's Morris", 6: "Backgammon", 7: "Chinese chess", 8: "Shogi"}
 # Root properties that a record holds elsewhere, or that say nothing about the game once it is read.
-_READ_ELSEWHERE = {
-    *("FF", "GM", "CA", "AP", "SZ", "KM", "RU", "HA", "PL", "AB", "AW", "AE", "B", "W"),
-    *("PB", "PW", "RE", "DT", "EV", "RO", "C", "SBKV", "SBKS", RULES),
-}
+_READ_ELSEWHERE = {*STRUCTURE, *"AP RU HA PB PW RE DT EV RO C SBKV SBKS".split()}
 _HUNDREDTHS_FROM = 200  # no komi is so high, and KM[200] is 2 points at the least
 _NUMBER = re.compile(r"[+-]?\d{1,12}(?:[.,]\d{0,20})?|[+-]?[.,]\d{1,20}")
 _COLOUR_OF = {"AB": 1, "AW": 2, "AE": 0}
@@ -70,7 +67,6 @@ SUPERSETS = {
     "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "iso8859-1": "cp1252",
     "ascii": "utf-8",
 }  # fmt: skip
-ASIAN = ("gb18030", "cp932", "cp949", "euc_jp", "big5")
 # The first bytes of each set's common characters: level 1 of GB 2312, JIS X 0208 (with kana) and Big5, and the Hangul
 # of KS X 1001.
 _COMMON = {
@@ -127,7 +123,7 @@ class _LineReader:
         self.stones: dict[int, int] = {}
         self.first = ""
         self.edits: list[Edit] = []
-        self.remarks: list[tuple] = []  # comment, winrate, score and visits of each move
+        self.remarks: list[Remark] = []
 
     def add(self, node: Node, is_root: bool) -> None:
         """Takes in the next node of the line."""
@@ -139,8 +135,7 @@ class _LineReader:
         for name in names:
             self._add_move(name, node)
         if names:
-            self.remarks += [(None,) * 4] * (len(names) - 1)
-            self.remarks.append(_remark(node, is_root))
+            self.remarks += [*[Remark()] * (len(names) - 1), _remark(node, is_root)]
 
     def _board_size(self, root: Node) -> int:
         """Returns N. Raises InputError for a board that zerogo does not have."""
@@ -205,18 +200,18 @@ class _LineReader:
         return player
 
 
-def _remark(node: Node, is_root: bool) -> tuple[str | None, float | None, float | None, int | None]:
+def _remark(node: Node, is_root: bool) -> Remark:
     """Returns a move's comment, Sabaki's winrate and score, and visits: those of our own comment, which is dropped."""
     comment = "" if is_root else full_text(node, "C")
     percent, score = _number(simple_text(node, "SBKV")), _number(simple_text(node, "SBKS"))
     if percent is None or not 0 <= percent <= 100:
-        return comment or None, None, score, None
+        return Remark(comment or None, None, score)
     winrate = round(percent / 100, 6)
     match = re.search(r" v=(\d{1,15})\Z", comment)
     visits = int(match[1]) if match else None
     if comment == search_text(winrate, score, visits):
-        return None, winrate, score, visits
-    return comment or None, winrate, score, None
+        return Remark(None, winrate, score, visits)
+    return Remark(comment or None, winrate, score)
 
 
 def _record(line: list[Node], where: str, default: Rules | None = None) -> GameRecord:
@@ -228,30 +223,19 @@ def _record(line: list[Node], where: str, default: Rules | None = None) -> GameR
         reader.add(node, number == 0)
     komi = _komi(root, where, reader.notes, default.komi if default else 0.0)
     rules, has_rules = _rules(root, reader.size, komi, reader.notes, default)
-    first, handicap, setup = _start(reader, root)
-    remarks = [_without_last_nones(column) for column in zip(*reader.remarks, strict=True)] or [[], [], [], []]
-    names = {"black": "PB", "white": "PW", "result": "RE", "event": "EV", "round": "RO"}
-    texts = {name: simple_text(root, key) for name, key in names.items() if simple_text(root, key)}
-    record = GameRecord(
-        rules,
-        reader.moves,
-        first=first,
-        handicap=handicap,
-        setup=setup,
-        colours=reader.colours,
-        edits=reader.edits,
-        date=simple_text(root, "DT") or None,
-        comment=full_text(root, "C"),
-        properties=_other_properties(root),
-        notes=reader.notes,
-        has_rules=has_rules,
-        **dict(zip(("comments", "winrates_black", "scores_black", "visits"), remarks, strict=True)),
-        **texts,
-    )
-    written = simple_text(root, "RU")
-    if written and written != rules_text(rules):
-        record.properties["RU"] = written
-    return record
+    names = {"black": "PB", "white": "PW", "result": "RE", "event": "EV", "round": "RO", "date": "DT"}
+    fields = {name: text for name, key in names.items() if (text := simple_text(root, key))}
+    fields |= zip(("first", "handicap", "setup"), _start(reader, root), strict=True)
+    while reader.remarks[-1:] == [Remark()]:
+        del reader.remarks[-1]
+    # Such as GN, TM, OT or BR, and no lists of marks.
+    single = [name for name, values in root.items() if name and name not in _READ_ELSEWHERE and len(values) == 1]
+    properties = {name: text for name in single if (text := full_text(root, name))}
+    if (named := simple_text(root, "RU")) not in ("", rules_text(rules)):
+        properties["RU"] = named
+    fields |= {"comment": full_text(root, "C"), "properties": properties, "has_rules": has_rules}
+    fields |= {name: getattr(reader, name) for name in ("colours", "edits", "notes", "remarks")}
+    return GameRecord(rules, reader.moves, **({"date": None} | fields))
 
 
 def _require_go(root: Node, where: str) -> None:
@@ -325,21 +309,9 @@ def _start(reader: _LineReader, root: Node) -> tuple[str, list[int], list[list[i
     return first, [], rows if stones else None
 
 
-def _other_properties(root: Node) -> dict[str, str]:
-    """Returns the texts of the root's other properties, such as GN, TM, OT or BR, without lists of marks."""
-    single = [name for name, values in root.items() if name and name not in _READ_ELSEWHERE and len(values) == 1]
-    return {name: text for name in single if (text := full_text(root, name))}
-
-
 def _number(text: str) -> float | None:
     """Returns a number written with a point or a comma, None for anything else."""
     return float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else None
-
-
-def _without_last_nones(values: tuple) -> list:
-    """Returns the values without the Nones at their end."""
-    end = max((place + 1 for place, value in enumerate(values) if value is not None), default=0)
-    return list(values[:end])
 
 
 def _short(error: InputError) -> str:
@@ -368,7 +340,7 @@ def decode(data: bytes) -> str:
     # Chinese, Japanese and Korean take three bytes in UTF-8. Where there are only two-byte characters, a few characters
     # of GBK may look like UTF-8 by chance, so what the file says of itself counts more.
     if as_utf8 is not None and (
-        declared not in ASIAN or as_declared is None or any("\u0800" <= letter for letter in as_utf8)
+        declared not in _COMMON or as_declared is None or any("\u0800" <= letter for letter in as_utf8)
     ):
         return as_utf8
     if as_declared is not None:
@@ -378,7 +350,7 @@ def decode(data: bytes) -> str:
     good = sum(1 for _ in islice(_FOREIGN.finditer(mended), bad + _MAX_JUDGED)) - bad
     if bad <= (good if declared == "utf-8" else good // 4):  # UTF-8 that was cut, or damaged here and there
         return mended
-    shares = {name: _share_of_common(_try_decode(data, name), name) for name in ASIAN}
+    shares = {name: _share_of_common(_try_decode(data, name), name) for name in _COMMON}
     likeliest = max(shares, key=shares.get)
     return data.decode(likeliest) if shares[likeliest] > 0.5 else _try_decode(data, "cp1252") or data.decode("latin-1")
 
@@ -420,7 +392,7 @@ def parse(source: str | bytes, where: str) -> Coarse_game_tree:
     """Returns the first game tree of a text; where: its name in complaints. Raises InputError if it is broken."""
     if len(source) > MOST_BYTES // 4 and not source.isascii():  # each byte may take four when it is decoded
         raise InputError(f"{where}: it has {len(source)} bytes, not all of them ASCII; allowed are {MOST_BYTES // 4}")
-    is_plain = isinstance(source, bytes) and _is_plain(source)
+    is_plain = isinstance(source, bytes) and _is_plain(source)  # and not copied
     data = source if is_plain else (source if isinstance(source, str) else decode(source)).encode("utf-8", "replace")
     if _LONG_NAME.search(data):
         data = _VALUE_OR_NAME.sub(
@@ -438,10 +410,8 @@ def parse(source: str | bytes, where: str) -> Coarse_game_tree:
 
 def _is_plain(data: bytes) -> bool:
     """Returns whether these bytes are ASCII text in the encoding of the file."""
-    may_switch = (_declared_encoding(data) or "").startswith(_STATEFUL) or data.startswith(
-        tuple(start for start, _ in STARTS)
-    )
-    return data.isascii() and not may_switch
+    may_switch = (_declared_encoding(data) or "").startswith(_STATEFUL)
+    return data.isascii() and not may_switch and not data.startswith(tuple(start for start, _ in STARTS))
 
 
 def _num_tokens(data: bytes) -> int:
@@ -530,11 +500,11 @@ def to_text(record: GameRecord, others: Sequence[GameRecord] = ()) -> str:
     node = game.get_root()
     _set_root(node, record)
     edits = {edit.before: edit for edit in record.edits}
-    remarks = zip_longest(record.comments, record.winrates_black, record.scores_black, record.visits)
-    for number, (colour, action) in enumerate(zip(record.turns(), record.moves, strict=True), start=1):
+    moves = zip_longest(record.turns(), record.moves, record.remarks, fillvalue=Remark())
+    for number, (colour, action, remark) in enumerate(moves, start=1):
         node = node.new_child()
         node.set_raw(colour.upper(), _place(action, size))  # sgfmill's own pass would be the old tt
-        _set_remark(node, *next(remarks, (None,) * 4))
+        _set_remark(node, *remark)
         if number in edits:
             node = node.new_child()
             _set_stones(node, edits[number].stones, size)
@@ -589,12 +559,10 @@ def _check(record: GameRecord) -> None:
     colours = record.turns()
     if len(colours) != last or not set(colours) <= set(COLOURS):
         raise InputError(f"SGF: {len(colours)} colours for {last} moves; one each is needed, b or w")
-    for name in ("comments", "winrates_black", "scores_black", "visits"):
-        number = len(getattr(record, name))
-        if number > last:
-            raise InputError(f"SGF: {number} {name} for {last} moves; at most one each is allowed")
-    wrong = [winrate for winrate in record.winrates_black if winrate is not None and not 0 <= winrate <= 1]
-    if wrong:
+    if len(record.remarks) > last:
+        raise InputError(f"SGF: {len(record.remarks)} remarks for {last} moves; at most one each is allowed")
+    winrates = [winrate for _, winrate, _, _ in record.remarks]
+    if wrong := [winrate for winrate in winrates if winrate is not None and not 0 <= winrate <= 1]:
         raise InputError(f"SGF: a winrate of Black is {wrong[0]}; allowed are 0 to 1, and None where there is none")
     places = [edit.before for edit in record.edits]
     if places != sorted(set(places)) or not all(0 < place <= last for place in places):
@@ -632,19 +600,13 @@ def _set_root(root: Tree_node, record: GameRecord) -> None:
     if stones or record.first != "b" or record.turns()[:1] == ["w"]:
         texts["PL"] = record.first.upper()
     texts |= record.properties
-    if not _says(texts["RU"], record.rules):
-        texts[RULES] = json.dumps(rulesets.to_json(record.rules), separators=(",", ":"))
+    texts[RULES] = json.dumps(rulesets.to_json(record.rules), separators=(",", ":"))
+    with contextlib.suppress(InputError):
+        if rulesets.parse(texts["RU"], size, record.rules.komi) == record.rules:
+            del texts[RULES]  # RU alone says it
     for name, text in texts.items():
         if text:
             _set_text(root, name, text)
-
-
-def _says(text: str, rules: Rules) -> bool:
-    """Returns whether a reader would find these rules in an RU alone."""
-    try:
-        return rulesets.parse(text, rules.size, rules.komi) == rules
-    except InputError:
-        return False
 
 
 def _stones_of(rows: Sequence[Sequence[int]], size: int) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 
@@ -13,6 +14,16 @@ from zerogo.rules import Rules, coords
 COLOURS = {"b": Colour.BLACK, "w": Colour.WHITE}
 LETTERS = {colour: letter for letter, colour in COLOURS.items()}
 UNKNOWN_RESULT = "?"
+
+
+class Remark(NamedTuple):
+    """What a file says of a move, None where it says nothing. comment: a text. winrate_black, score_black: Black's
+    winrate in [0, 1] and lead in points after the move, as the mover's search saw them. visits: of that search."""
+
+    comment: str | None = None
+    winrate_black: float | None = None
+    score_black: float | None = None
+    visits: int | None = None
 
 
 @dataclass
@@ -33,23 +44,21 @@ class GameRecord:
 
     moves: actions in turn, point or size * size for a pass; Black's first unless `first` is "w". handicap: points of
     Black's stones before the first move, after which White usually moves first. result: SGF's RE, see `result_text`.
-    comments: a text or None for each move. event, round: of a match. date: YYYY-MM-DD, empty for today in UTC, None for
-    unknown. comment: a text on the whole game. properties: more root properties, such as {"GN": "final"}, which win
-    over all others.
+    remarks: on each move; those on the last ones may be missing. event, round: of a match. date: YYYY-MM-DD, empty for
+    today in UTC, None for unknown. comment: a text on the whole game. properties: more root properties, such as {"GN":
+    "final"}, which win over all others.
 
     colours: "b" or "w" of each move, None where the sides take turns (also set to None where given so). setup: what
     stands on the board before the first move, rows from the top (0, 1, 2), None for the handicap stones alone. edits:
-    changes in the middle, in order. winrates_black, scores_black, visits: Black's winrate in [0, 1] and lead in points
-    after each move as the mover's search saw them, and its size. Lists that belong to moves may be shorter than these,
-    and hold None. notes: what a reader had to assume, one sentence each; never written. has_rules: whether the file
-    that it comes from says them; never written."""
+    changes in the middle, in order. notes: what a reader had to assume, one sentence each; never written. has_rules:
+    whether the file that it comes from says them; never written."""
 
     rules: Rules
     moves: list[int]
     result: str = UNKNOWN_RESULT
     black: str = "Black"
     white: str = "White"
-    comments: list[str | None] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
     event: str = ""
     round: str = ""
     date: str | None = ""
@@ -60,9 +69,6 @@ class GameRecord:
     colours: list[str] | None = None
     setup: list[list[int]] | None = None
     edits: list[Edit] = field(default_factory=list)
-    winrates_black: list[float | None] = field(default_factory=list)
-    scores_black: list[float | None] = field(default_factory=list)
-    visits: list[int | None] = field(default_factory=list)
     notes: list[str] = field(default_factory=list, compare=False)
     has_rules: bool = field(default=True, compare=False)
 
@@ -146,9 +152,8 @@ def since_edit(record: GameRecord, num_moves: int | None = None) -> GameRecord:
         if problem is not None:
             raise InputError(f"SGF: {problem}")
         start = {"setup": states[-1].stones(), "handicap": [], "first": LETTERS[states[-1].to_play]}
-    by_move = ("moves", "comments", "winrates_black", "scores_black", "visits")
-    lists = {name: getattr(record, name)[begin:num_wanted] for name in by_move}
-    return replace(record, colours=record.turns()[begin:num_wanted], edits=[], **lists, **start)
+    lists = {"moves": record.moves, "remarks": record.remarks, "colours": record.turns()}
+    return replace(record, edits=[], **{name: of_moves[begin:num_wanted] for name, of_moves in lists.items()}, **start)
 
 
 def positions(
@@ -182,17 +187,13 @@ def positions(
         moves = part.moves if size == side else [coords.on_other_board(move, size, side) for move in part.moves]
         actions[row, :length] = torch.tensor(moves, dtype=torch.int64)
     first = torch.tensor([COLOURS[part.first].value for part in records_of_lines], dtype=torch.int8)
-    to_play = [_to_play(*of_one).value for of_one in zip(records, move_numbers, records_of_lines, strict=True)]
+    to_play = []
+    for record, number, part in zip(records, move_numbers, records_of_lines, strict=True):
+        after = COLOURS[part.turns()[-1]].other if part.moves else COLOURS[part.first]
+        to_play.append((COLOURS[record.turns()[number]] if number < len(record.moves) else after).value)
     tensors = (stones, first, colours, actions, torch.tensor(to_play, dtype=torch.int8))
     stones, first, colours, actions, mover = (tensor.to(device) for tensor in tensors)
     return board.replay(stones, first, [part.rules for part in records_of_lines], colours, actions, mover)
-
-
-def _to_play(record: GameRecord, number: int, part: GameRecord) -> Colour:
-    """Returns the side to move after the record's first moves. part: their record by `since_edit`."""
-    if number < len(record.moves):
-        return COLOURS[record.turns()[number]]
-    return COLOURS[part.turns()[-1]].other if part.moves else COLOURS[part.first]
 
 
 def with_to_play(state: GameState, player: Colour) -> GameState:

@@ -177,17 +177,14 @@ def board_text(stones: Tensor, last_action: int | None = None) -> str:
     """Returns the board in lines, `X` black and `O` white, with GTP's letters and numbers on all sides; the last move
     stands in brackets, a pass in a line below."""
     size = stones.shape[0]
-    head = "   " + " ".join(coords.GTP_COLUMNS[:size])
-    lines = [head]
-    for row, colours in enumerate(stones.tolist()):
-        gaps = [" "] * (size + 1)
-        if last_action is not None and 0 <= last_action < size * size and last_action // size == row:
-            gaps[last_action % size : last_action % size + 2] = "()"
-        points = "".join(gap + _SIGNS[colour] for gap, colour in zip(gaps, colours, strict=False))
-        lines.append(f"{size - row:2d}{points}{gaps[-1]}{size - row}")
-    lines.append(head)
-    if last_action == size * size:
-        lines.append("last move: pass")
+    text = grid_text([""] * size**2, size, stones)
+    if last_action == size**2:
+        return f"{text}\nlast move: pass"
+    if last_action is None:
+        return text
+    lines, (row, column) = text.split("\n"), divmod(last_action, size)
+    line, at = lines[row + 1], 3 + 2 * column
+    lines[row + 1] = f"{line[: at - 1]}({line[at]}){line[at + 2 :]}"
     return "\n".join(lines)
 
 
@@ -397,10 +394,8 @@ def heat_colour(colour: RGB, strength: float) -> RGB:
 
 def loss_colour(loss: float) -> RGB:
     """Returns the colour for so much win rate given away, 0 to 1: green for nothing, red for 0.3 and more."""
-    for (low, one), (high, other) in zip(LOSSES, LOSSES[1:], strict=False):
-        if loss < high:
-            return mix_colours(one, other, max(0.0, (loss - low) / (high - low)))
-    return LOSSES[-1][1]
+    losses, colours = zip(*LOSSES, strict=True)
+    return tuple(round(float(np.interp(loss, losses, channel))) for channel in zip(*colours, strict=True))
 
 
 def mosaic(

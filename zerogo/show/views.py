@@ -81,19 +81,16 @@ class ShownGame:
     problem: str | None = None
 
 
-def read_game(path: str | Path) -> ShownGame:
-    """Returns the game of an SGF file, up to an illegal move. Raises InputError where the file can't be read."""
+def read_game(path: str | Path | None, rules: Rules | None = None) -> ShownGame:
+    """Returns the game of an SGF file, up to an illegal move, or without one the empty board of a checkpoint's rules.
+    Raises InputError where the file can't be read, and without file and rules."""
+    if path is None and rules is None:
+        raise InputError("there is nothing to show; give an SGF file, or a checkpoint, whose empty board is shown")
+    if path is None:
+        return ShownGame("empty board", sgf.GameRecord(rules, []), 0)
     record = sgf.read(path)
     states, problem = sgf.replay(record)
     return ShownGame(Path(path).name, record, len(states) - 1, problem)
-
-
-def empty_game(models: Models) -> ShownGame:
-    """Returns an empty board with the checkpoint's rules. Raises InputError without a checkpoint, which has its
-    size."""
-    if models.rules is None:
-        raise InputError("there is nothing to show; give an SGF file, or a checkpoint, whose empty board is shown")
-    return ShownGame("empty board", sgf.GameRecord(models.rules, []), 0)
 
 
 def parse_moves(text: str | None, game: ShownGame) -> list[int]:
@@ -332,7 +329,7 @@ def show(arguments: argparse.Namespace) -> None:
     if arguments.out is not None and arguments.out.suffix.lower() not in SUFFIXES:
         raise InputError(f"--out is {arguments.out}; allowed are names that end in {' or '.join(SUFFIXES)}")
     models = make_models(arguments)
-    game = empty_game(models) if arguments.file is None else read_game(arguments.file)
+    game = read_game(arguments.file, models.rules)
     moves = parse_moves(arguments.move, game)
     usual = "board" if models.analyst is None else "policy,ownership"
     what = [name.strip() for name in (arguments.what or usual).split(",")]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,7 +61,7 @@ class Folder:
 
     def __init__(self, root: str | os.PathLike) -> None:
         self.root = Path(root).resolve()
-        self._glances: dict[str, tuple[tuple[int, int], Glance | None]] = {}
+        self.glance = lru_cache(MOST_GLANCES)(_glance)
         self._listings: dict[Path, tuple[float, list[tuple[int, str, int]]]] = {}
         self._runs: tuple[float, list[ListedRun]] = (-1e9, [])
         self._lock = threading.Lock()
@@ -87,7 +88,8 @@ class Folder:
         if path.suffix.lower() != ".sgf":
             raise InputError(f"{name[:80]!r} is no SGF file; allowed are games, *.sgf")
         try:
-            data = _read(path, limit + 1)
+            with bounds.open_regular(path, "game", follow_links=False) as file:
+                data = file.read(limit + 1)
         except (OSError, InputError):
             raise InputError(f"{name[:80]!r} can't be read; allowed are regular files") from None
         if len(data) > limit:
@@ -165,19 +167,6 @@ class Folder:
             listed = self._listings[folder] = changed, sorted(files, reverse=True)
         return listed[1]
 
-    def glance(self, path: Path, changed: int, size: int) -> Glance | None:
-        """Returns the facts of a game for a list, None where the file is no game or can't be read. changed, size: the
-        time (ns) and size (bytes) of the file; the game is read again when they differ."""
-        version, glance = self._glances.get(str(path), (None, None))
-        if version != (changed, size):
-            glance = None
-            with suppress(OSError, InputError):
-                glance = read_glance(_read(path, GLANCED_BYTES))
-            if len(self._glances) >= MOST_GLANCES:
-                self._glances.clear()
-            self._glances[str(path)] = (changed, size), glance
-        return glance
-
     def games(self, filters: dict[str, str], after: str = "") -> dict[str, Any]:
         """Returns a page of the games that filters allow, the newest first.
 
@@ -210,6 +199,14 @@ class Folder:
         return {"games": page, "next": last, "total": len(every), "looked": looked}
 
 
+def _glance(path: Path, changed: int, size: int) -> Glance | None:
+    """Returns the facts of a game for a list, None where the file is no game or can't be read. changed, size: the
+    time (ns) and size (bytes) of the file; the game is read again when they differ."""
+    with suppress(OSError, InputError), bounds.open_regular(path, "game", follow_links=False) as file:
+        return read_glance(file.read(GLANCED_BYTES))
+    return None
+
+
 def read_glance(data: bytes) -> Glance | None:
     """Returns the facts of a game for a list, by its first bytes; None where they are no SGF. It finds what zerogo and
     most programs write; opening a game uses `zerogo.sgf`."""
@@ -236,12 +233,6 @@ def _passes_filters(game: Glance, filters: dict[str, str]) -> bool:
         and filters.get("end", game.end) == game.end
         and int(filters.get("least", 0)) <= game.moves <= int(filters.get("most", 99999))
     )
-
-
-def _read(path: Path, limit: int) -> bytes:
-    """Returns the first `limit` bytes of a regular file. Raises InputError or OSError for links and other files."""
-    with bounds.open_regular(path, "game", follow_links=False) as file:
-        return file.read(limit)
 
 
 def _entries(path: Path) -> tuple[set[str], set[str]]:

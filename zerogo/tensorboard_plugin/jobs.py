@@ -25,7 +25,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain, takewhile
+from functools import lru_cache
+from itertools import chain
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import NoneType
@@ -73,8 +74,8 @@ class Desk:
 
     def __init__(self) -> None:
         set_up(with_overrides(Config(), ["run.threads=1", "run.device=cpu", "run.precision=float32"]))
-        self._analysts: dict[tuple, tuple[Analyst, AnalysisSession]] = {}
-        self._games: dict[tuple, LiveGame] = {}
+        self._analyst_of = lru_cache(KEPT_ANALYSTS)(_load_analyst)
+        self._game_of = lru_cache(KEPT_GAMES)(_new_game)
         self.cpu = 0.0
 
     def warm(self) -> Iterator[Part]:
@@ -88,37 +89,19 @@ class Desk:
     def analyst(self, path: str, game: LiveGame, on_device: Any = False) -> tuple[Analyst, AnalysisSession]:
         """Returns the analyst of a checkpoint's file, and its session. on_device: true for a GPU where there is one.
         Raises InputError for a file that does not load, and for a network that does not play on the game's board."""
-        changed, on_device = _plain(path).stat().st_mtime_ns, bool(on_device)
-        pair = self._analysts.pop((path, changed, on_device), None)
-        if pair is None:
-            saved, device = checkpoint.load(path), runtime.pick_device("auto" if on_device else "cpu")
-            precision = f"run.precision={'auto' if on_device else 'float32'}"
-            dtype = tuning.tune(with_overrides(saved.config, [precision]), device)
-            analyst = make_analyst(saved, saved.config.evaluation, device, dtype)
-            pair = analyst, AnalysisSession(analyst, most_bytes=MOST_TREE)
-        _keep(self._analysts, (path, changed, on_device), pair, KEPT_ANALYSTS)
+        pair = self._analyst_of(path, _plain(path).stat().st_mtime_ns, bool(on_device))
         require_size(pair[0], game.size, "this game is on")
         return pair
 
     def game(self, position: Any) -> LiveGame:
-        """Returns the game of a request's position. Raises InputError for a malformed position or an illegal move."""
+        """Returns the game of a request's position, which no other request changes. Raises InputError for a malformed
+        position or an illegal move."""
         rules, start, moves = _position(position)
-        key = rules, start["stones"], tuple(start["handicap"]), start["first"]
-        game = self._games.pop(key, None)
-        if game is None:
-            record = sgf.GameRecord(rules, [], first=start["first"], handicap=start["handicap"])
-            if not start["handicap"]:
-                digits, size = [int(digit) for digit in start["stones"]], rules.size
-                record.setup = [digits[row : row + size] for row in range(0, size**2, size)]
-            game = LiveGame.of_record(record)
-        same = sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(game.moves, moves, strict=False)))
-        game.undo(len(game.moves) - same)
-        for number, (colour, action) in enumerate(moves[same:], start=same + 1):
-            if reason := game.why_illegal(colour, action):
-                raise InputError(f"move {number}, {coords.to_gtp(action, rules.size)}, is illegal: {reason}")
-            game.play(colour, action)
-        _keep(self._games, key, game, KEPT_GAMES)
-        return game
+        game = self._game_of(rules, start["stones"], tuple(start["handicap"]), start["first"])
+        if problem := game.go_to(moves):
+            number, (_, action) = len(game.moves) + 1, moves[len(game.moves)]
+            raise InputError(f"move {number}, {coords.to_gtp(action, rules.size)}: {problem}")
+        return game.copy()
 
     def cost(self, began: float) -> Part:
         """Returns the cost of the present job so far, in seconds and bytes. began: its start on the monotonic clock."""
@@ -126,11 +109,21 @@ class Desk:
         return {"cpu": round(spent, 2), "seconds": round(time.monotonic() - began, 2), "memory": memory}
 
 
-def _keep(cache: dict, key: Any, value: Any, limit: int) -> None:
-    """Adds an entry to a cache as its newest, and drops the oldest entries beyond the limit."""
-    cache[key] = value
-    while len(cache) > limit:
-        del cache[next(iter(cache))]
+def _load_analyst(path: str, changed: int, on_device: bool) -> tuple[Analyst, AnalysisSession]:
+    """Returns the analyst of a checkpoint's file, and its session. changed: when the file was written."""
+    saved, device = checkpoint.load(path), runtime.pick_device("auto" if on_device else "cpu")
+    precision = f"run.precision={'auto' if on_device else 'float32'}"
+    dtype = tuning.tune(with_overrides(saved.config, [precision]), device)
+    analyst = make_analyst(saved, saved.config.evaluation, device, dtype)
+    return analyst, AnalysisSession(analyst, most_bytes=MOST_TREE)
+
+
+def _new_game(rules: Rules, stones: str, handicap: tuple[int, ...], first: str) -> LiveGame:
+    """Returns a game without moves. Raises InputError for stones without a liberty."""
+    record = sgf.GameRecord(rules, [], first=first, handicap=list(handicap))
+    if not handicap:
+        record.setup = [list(map(int, stones[row : row + rules.size])) for row in range(0, rules.size**2, rules.size)]
+    return LiveGame.of_record(record)
 
 
 # The fields of requests
@@ -231,12 +224,9 @@ def _digits(state: GameState) -> str:
 
 def _remarks(record: sgf.GameRecord, move: int) -> Part:
     """Returns the remarks of a file on a move: Black's winrate and score, visits, a comment."""
-    remarks = {}
-    kinds = {"winrate": "winrates_black", "score": "scores_black", "visits": "visits", "comment": "comments"}
-    for name, values in ((name, getattr(record, kind)) for name, kind in kinds.items()):
-        if move < len(values) and values[move] is not None:
-            remarks[name] = values[move][:1000] if name == "comment" else values[move]
-    return remarks
+    comment, winrate, score, visits = record.remarks[move] if move < len(record.remarks) else sgf.Remark()
+    fields = {"winrate": winrate, "score": score, "visits": visits, "comment": comment and comment[:1000]}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _board_words(size: int) -> Part:
@@ -348,11 +338,10 @@ def _evaluated(evaluation: Evaluation, game: LiveGame) -> Part:
 def _searched(analysis: Analysis, game: LiveGame) -> Part:
     """Returns the fields of a search; the candidates' winrates and scores are the mover's."""
     names = ("action", "visits", "winrate", "score", "prior", "lcb")
-    moves, black = analysis.candidates[:SHOWN_CANDIDATES], game.to_play is Colour.BLACK
+    moves, (winrate, score) = analysis.candidates[:SHOWN_CANDIDATES], analysis.of_black(game.to_play)
     candidates = [{name: getattr(one, name) for name in names} | {"line": one.pv} for one in moves]
     for one in candidates:
         one["tint"] = _hex(picture.loss_colour(moves[0].winrate - one["winrate"]))
-    winrate, score = (analysis.winrate, analysis.score) if black else (1 - analysis.winrate, -analysis.score)
     return {"visits": analysis.visits, "searched": {"winrate": winrate, "score": score}, "candidates": candidates}
 
 
