@@ -121,8 +121,7 @@ def from_stones(stones: Tensor, to_play: Tensor, rules: GameRules | RulesBatch, 
     only one that superko remembers."""
     shape, games = list(stones.shape), list(to_play.shape)
     if stones.dtype != torch.int8 or len(shape) != 3 or shape[1] != shape[2] or games != shape[:1]:
-        actual = f"stones are {stones.dtype} {shape}, and to_play is {games}"
-        raise InputError(f"from_stones: {actual}; they must be int8 [B, N, N] and [B]")
+        raise InputError(f"from_stones: int8 [B, N, N] and [B] are needed, not {stones.dtype} {shape} and {games}")
     batch = rules if isinstance(rules, RulesBatch) else RulesBatch.of(rules, shape[0], stones.device)
     if batch.board_size != shape[1]:
         raise InputError(f"from_stones: the stones' side is {shape[1]}, the rules' largest size {batch.board_size}")

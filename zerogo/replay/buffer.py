@@ -196,9 +196,10 @@ class Replay:
         return self._draw(batch, self._window_numbers(held=False), self._generator)
 
     def validation_batch(self, batch: int) -> TrainingBatch | None:
-        """Returns a batch drawn from the window's held-out games, or None where there are none yet. Costs no credit."""
+        """Returns a batch of the window's held-out games, None while none of them teaches a policy. Costs no credit."""
         numbers = self._window_numbers(held=True)
-        return self._draw(batch, numbers, self._validation_generator) if len(numbers) else None
+        is_learned = self._columns["is_learned"][numbers % self.settings.capacity]
+        return self._draw(batch, numbers, self._validation_generator) if is_learned.any() else None
 
     def _draw(self, batch: int, numbers: Tensor, generator: torch.Generator) -> TrainingBatch:
         index = numbers[torch.randint(len(numbers), (batch,), generator=generator)] % self.settings.capacity
