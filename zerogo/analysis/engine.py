@@ -25,6 +25,7 @@ from zerogo.players import katago
 from zerogo.players.analyst import Analyst
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules, coords
+from zerogo.sgf import GameRecord
 from zerogo.sgf.record import COLOURS
 from zerogo.system import bounds, runtime
 
@@ -126,10 +127,17 @@ class AnalysisEngine:
         """Whether a step costs less where fewer positions of a batch are searched."""
         return host_read_is_free(torch.empty(0, device=self.analyst.device))
 
+    def _check_moves(self, record: GameRecord) -> None:
+        """Raises QueryError for an illegal move. A query that continues an earlier one takes the time of its new
+        moves."""
+        game = self._game_of(record.rules, tuple(map(tuple, record.start())), COLOURS[record.first])
+        if problem := game.go_to(record.played()):
+            turn, action = len(game.moves), record.moves[len(game.moves)]
+            raise QueryError(f"Illegal move {turn}: {coords.to_gtp(action, game.size)} ({problem})", "moves")
+
     def _queue(self, query: Query) -> None:
-        game, size = query.game, query.game.rules.size
-        check_moves(query, self._game_of(game.rules, tuple(map(tuple, game.start())), COLOURS[game.first]))
-        bytes_a_node = BatchKind(size, 1, query.restrictions is not None).tree_bytes // 3
+        self._check_moves(query.game)
+        bytes_a_node = BatchKind(query.game.rules.size, 1, query.restrictions is not None).tree_bytes // 3
         fitting = max(1, self.limits.memory // bytes_a_node)
         limit = min(self.limits.nodes, power_of_two(fitting + 1) // 2)
         visits = min(query.settings.max_visits, limit)
@@ -154,10 +162,7 @@ class AnalysisEngine:
         if action == "query_version":
             fields = fields | {"version": zerogo.__version__, "git_hash": runtime.code_revision()}
         elif action == "query_models":
-            name = self.analyst.name
-            model = {"name": name, "internalName": name, "maxBatchSize": self.limits.positions}
-            model |= {"usesHumanSLProfile": False, "version": 1, "usingFP16": "false"}
-            fields = fields | {"models": [model]}
+            fields = fields | {"models": [katago.model_fields(self.analyst.name, self.limits.positions)]}
         elif action == "clear_cache":
             self._game_of.cache_clear()
         else:
@@ -262,15 +267,6 @@ def _new_game(rules: Rules, start: tuple[tuple[int, ...], ...], first: Colour) -
     with at_field("initialStones"):
         game.set_up([list(row) for row in start], first)
     return game
-
-
-def check_moves(query: Query, game: LiveGame) -> None:
-    """Raises QueryError for an illegal move, by the plain rules. game: has the query's rules and start, and any moves;
-    it gets the query's moves. A query that continues an earlier one takes the time of its new moves."""
-    letters, actions = query.game.turns(), query.game.moves
-    if problem := game.go_to([(COLOURS[letter], action) for letter, action in zip(letters, actions, strict=True)]):
-        turn = len(game.moves)
-        raise QueryError(f"Illegal move {turn}: {coords.to_gtp(actions[turn], game.size)} ({problem})", "moves")
 
 
 def _object(line: str | bytes) -> dict[str, Any]:

@@ -104,8 +104,7 @@ class Query:
 
     def key(self, turn: int) -> int:
         """Returns 63 bits that key the random draws of a position's search, equal for equal rules, starts and moves."""
-        game, moves = self.game, zip(self.game.turns()[:turn], self.game.moves, strict=False)
-        played = [(COLOURS[letter].value, action) for letter, action in moves]
+        game, played = self.game, [(colour.value, action) for colour, action in self.game.played()[:turn]]
         text = repr((game.rules, tuple(map(tuple, game.start())), COLOURS[game.first].value, played))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 

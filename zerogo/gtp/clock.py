@@ -47,13 +47,6 @@ class Settings(NamedTuple):
     most_main: float = math.inf
     most_a_move: float = math.inf
 
-    @property
-    def share_of_period(self) -> float:
-        """The seconds that one move has in a whole period; 0 where none follows the main time."""
-        if self.kind == "canadian":
-            return self.period / self.number
-        return self.period if self.kind == "byoyomi" else 0.0
-
 
 @dataclass
 class Clock:
@@ -98,12 +91,14 @@ class Clock:
         too."""
         if self.settings.kind == "none":
             return None
-        left, share = self.left[player], self.settings.share_of_period
-        if self.settings.kind == "fischer":
-            seconds = min(left.seconds / max(1, moves_left) + self.settings.period, self.settings.most_a_move)
+        left, kind, period = self.left[player], self.settings.kind, self.settings.period
+        # The seconds that one move has in a whole period.
+        share = period / self.settings.number if kind == "canadian" else period if kind == "byoyomi" else 0.0
+        if kind == "fischer":
+            seconds = min(left.seconds / max(1, moves_left) + period, self.settings.most_a_move)
             available = left.seconds  # what the move adds comes after it
         elif left.number > 0:
-            fair = left.seconds / (left.number if self.settings.kind == "canadian" else 1)
+            fair = left.seconds / (left.number if kind == "canadian" else 1)
             # Where a period really begins only the controller knows; shares that are all equal fit into any.
             seconds, available = fair if self.is_reported else min(fair, share), left.seconds
         else:

@@ -18,7 +18,7 @@ from zerogo.gtp import analyze, protocol  # noqa: F401 (the commands of `analyze
 from zerogo.gtp.clock import KATA_KINDS, KATA_USAGE, KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kata_time, kgs_time
 from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, GtpEngine, answer, warn_of_bug
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
-from zerogo.players.katago import why_refused
+from zerogo.players.katago import model_fields, why_refused
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, room_for
 from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
@@ -109,18 +109,15 @@ Command("cgos-opponent_name", "NAME", 0, ANY)(lambda engine, *words: setattr(eng
 Command("gogui-setup_player", "COLOUR", 1)(
     lambda engine, player: engine.game.set_up(engine.game.state.stones(), colour(player))
 )
+Command("kata-get-models", needs_search=True)(
+    lambda engine: json.dumps([model_fields(engine.name, engine.analyst.search.settings.leaves)])
+)
 for _name in ("cputime", "gomill-cpu_time"):
     Command(_name)(lambda engine: f"{time.process_time():.2f}")
 for _name in ("undo", "gg-undo"):
     Command(_name, "[NUMBER]", 0, 1)(lambda engine, number="1": engine.game.undo(_number_of_moves(number)))
 for _name in (QUIT, "kgs-game_over", "cgos-opponent_rating", "cgos-gameover", "gogui-interrupt"):
     Command(_name)(lambda engine: None)
-
-
-@Command("kata-get-models", needs_search=True)
-def _models(engine: GtpEngine) -> str:
-    values = {"maxBatchSize": engine.analyst.search.settings.leaves, "usesHumanSLProfile": False, "version": 1}
-    return json.dumps([{"name": engine.name, "internalName": engine.name} | values | {"usingFP16": "false"}])
 
 
 @Command("clear_cache")

@@ -102,6 +102,12 @@ def score_stdev(ownership: np.ndarray) -> float:
     return float(np.sqrt(variances.sum()))
 
 
+def model_fields(name: str, positions: int) -> dict[str, Any]:
+    """Returns the fields of a network. positions: the most that are evaluated at a time."""
+    fields = {"name": name, "internalName": name, "maxBatchSize": positions, "usesHumanSLProfile": False}
+    return fields | {"version": 1, "usingFP16": "false"}
+
+
 def gtp_words(fields: Mapping[str, Any], names: Iterable[str]) -> str:
     """Returns names with their values as GTP writes them, without those that are None."""
     return " ".join(f"{name} {_gtp_value(name, fields[name])}" for name in names if fields[name] is not None)

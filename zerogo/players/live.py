@@ -13,7 +13,7 @@ from zerogo.game import Colour, GameState, Move, Point
 from zerogo.players.analyst import Analysis
 from zerogo.rules import Rules, RulesBatch, coords
 from zerogo.sgf import GameRecord, Remark
-from zerogo.sgf.record import COLOURS, LETTERS, with_to_play
+from zerogo.sgf.record import LETTERS, with_to_play
 
 _starts = count(1)
 
@@ -176,7 +176,7 @@ class LiveGame:
         game = LiveGame(part.rules)
         game._begin(states[begin], part.handicap if has_handicap else ())
         game._states = states[begin:]
-        game.moves = [(COLOURS[colour], action) for colour, action in zip(part.turns(), part.moves, strict=True)]
+        game.moves = part.played()
         return game
 
 

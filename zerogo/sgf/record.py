@@ -80,6 +80,10 @@ class GameRecord:
         """Returns who played each move, "b" or "w"."""
         return self._alternating() if self.colours is None else list(self.colours)
 
+    def played(self) -> list[tuple[Colour, int]]:
+        """Returns the player and the action of each move."""
+        return [(COLOURS[letter], action) for letter, action in zip(self.turns(), self.moves, strict=True)]
+
     def _alternating(self) -> list[str]:
         other = "w" if self.first == "b" else "b"
         return [other if ply % 2 else self.first for ply in range(len(self.moves))]
@@ -114,14 +118,12 @@ def replay(record: GameRecord, num_moves: int | None = None) -> tuple[list[GameS
     An edit is part of the state before the next move; history begins anew there. Where a side moves twice in a row the
     other one counts as having passed, and a game continues after two passes. There is no state where the position at
     the start is impossible (a string without liberties)."""
-    num_wanted = len(record.moves) if num_moves is None else min(num_moves, len(record.moves))
-    turns, edits = record.turns(), {edit.before: edit for edit in record.edits}
+    edits = {edit.before: edit for edit in record.edits}
     try:
         states = [GameState.from_stones(record.start(), COLOURS[record.first], record.rules)]
     except InputError as error:
         return [], f"the position at the start is impossible: {error}"
-    for number in range(num_wanted):
-        player, action = COLOURS[turns[number]], record.moves[number]
+    for number, (player, action) in enumerate(record.played()[:num_moves]):
         before = with_to_play(states[-1], player)
         move = Move.from_action(action, record.rules.size)
         reason = before.why_illegal(move)
