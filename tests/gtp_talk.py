@@ -1,15 +1,20 @@
 """Conversations with a GTP engine in this process. No clock goes on by itself, and no thread reads.
 
-Golden conversations lie in data/gtp, a file each, as they go from a fresh engine on 5x5 with a komi of 7: a line with
-`> ` before it is sent; the lines below are the whole reply."""
+Golden conversations lie in data/gtp, a file each, as they go from a fresh engine on 5x5 with a komi of 7, or from the
+player and options of a line `$ PLAYER OPTIONS`: a line with `> ` before it is sent; the lines below are the whole
+reply, and behind `! `, where a script has that, what people are told. Lines `+ NAME TEXT` make files (see
+`put_file`)."""
 
 import io
 import itertools
+import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import tiny
 
 from zerogo import __version__
 from zerogo.gtp.__main__ import parse
@@ -109,6 +114,40 @@ class Talk:
         reply = self.ask(line)
         assert reply.startswith("="), f"{line!r} was answered by {reply!r}"
         return reply[1:].lstrip(" ")
+
+
+def perform(script: str) -> str:
+    """Returns the conversation with the requests of a script, files being in the working directory, of which a refused
+    command changes none."""
+    for line in script.splitlines():
+        if line.startswith("+ "):
+            put_file(*line[2:].split(" ", 1))
+    first = script.partition("\n")[0]
+    words = first.removeprefix("$ ") if first.startswith("$ ") else "mcts:8 game.size=5 game.komi=7"
+    talk, shown, tells = Talk(engine(*words.split())), [], "\n! " in script
+    talk.engine.options.simulations = 8
+    for line in script.splitlines():
+        shown += [line] if line[:2] in ("$ ", "+ ", "> ") else []
+        if line.startswith("> "):
+            talk.engine.said.clear()
+            before, reply = tiny.files(Path()), talk.ask(line[2:].replace("FOLDER", os.getcwd()))
+            assert reply[:1] != "?" or tiny.files(Path()) == before
+            shown += [row.rstrip() for row in reply.splitlines()]
+            shown += [f"! {row}" for text in talk.engine.said for row in text.splitlines()] if tells else []
+    text = "\n".join(shown).replace(os.getcwd(), "FOLDER")
+    return re.sub(r"DT\[\d{4}-\d\d-\d\d\]", "DT[TODAY]", text)
+
+
+def put_file(name: str, text: str = "") -> None:
+    """Makes a file with a text, a FIFO for `|`, a link for `-> TARGET`."""
+    path = Path(name)
+    path.parent.mkdir(exist_ok=True)
+    if text == "|":
+        os.mkfifo(path)
+    elif text.startswith("-> "):
+        path.symlink_to(text[3:])
+    else:
+        path.write_text(text)
 
 
 def state_of(talking: Engine) -> tuple:

@@ -19,31 +19,20 @@ from zerogo.analysis.__main__ import parse as parse_arguments
 from zerogo.analysis.__main__ import read_settings
 from zerogo.analysis.batch import BatchKind, SearchTask, roots
 from zerogo.analysis.engine import AnalysisEngine, Limits
-from zerogo.analysis.query import AnalysisSettings, Query, parse, read_config
+from zerogo.analysis.query import AnalysisSettings, parse, read_config
 from zerogo.errors import InputError
 from zerogo.players.analyst import Analyst, analyst_of_playouts
 from zerogo.players.session import RestrictedGo
-from zerogo.rules import Rules, coords
 from zerogo.system.runtime import TOO_LONG
 
 TABLES = tables("analysis")
 ANALYST = analyst_of_playouts(16)
-# Black owns the upper half of this board and White the lower, whoever moves.
-HALVES = ["X.X.X", "XXXXX", ".....", "OOOOO", "O.O.O"]
-ALL_BLACK = ["XXXXX", "X.XXX", "XXXXX", "XXX.X", "XXXXX"]
 
 
 @pytest.fixture(autouse=True)
 def few_playouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ownership and scores need not be exact here."""
     monkeypatch.setattr("zerogo.players.analyst.OWNERSHIP_PLAYOUTS", 8)
-
-
-def stones(rows: list[str]) -> list[list[str]]:
-    """Returns a diagram as initialStones."""
-    size = len(rows)
-    marks = [(mark, place) for place, mark in enumerate("".join(rows)) if mark != "."]
-    return [["B" if mark == "X" else "W", coords.to_gtp(place, size)] for mark, place in marks]
 
 
 def query(name: str = "q", **fields: Any) -> dict[str, Any]:
@@ -79,6 +68,30 @@ def ask(*lines: dict[str, Any] | str | bytes, **arguments: Any) -> list[dict[str
     return Session(**arguments).ask(*lines)
 
 
+def perform(script: str) -> str:
+    """Returns the conversation with the requests of a script: queries that follow each other are asked together."""
+    session, shown = Session(limits=Limits(positions=1)), []
+    for is_sent, lines in itertools.groupby(script.splitlines(), lambda line: line.startswith("> ")):
+        if is_sent:
+            asked = list(lines)
+            replies = session.ask(*(line[2:] for line in asked))
+            shown += [*asked, *(f"< {json.dumps(reply)}" for reply in replies), *map("! {}".format, session.warnings)]
+            session.warnings.clear()
+    return "\n".join(shown)
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "analysis").glob("*.txt")), ids=lambda path: path.stem)
+def test_conversations(path: Path) -> None:
+    """Lines that begin with > are asked, < answered; behind ! stands what people are told."""
+    script = path.read_text().strip()
+    assert perform(script) == script
+
+
+def test_versions_are_told() -> None:
+    [version] = ask({"id": "x", "action": "query_version", "more": 1})
+    assert version.items() >= {"id": "x", "more": 1}.items() and {"version", "git_hash"} <= version.keys()
+
+
 def test_a_reply_agrees_with_itself() -> None:
     wants = {"includeOwnership": True, "includeMovesOwnership": True, "includePolicy": True, "includePVVisits": True}
     [reply] = ask(query(moves=[["B", "C3"], ["W", "b2"]], maxVisits=40, **wants))
@@ -95,36 +108,6 @@ def test_a_reply_agrees_with_itself() -> None:
     assert len(reply["ownership"]) == 25 and all(-1 <= value <= 1 for value in reply["ownership"])
     assert len(reply["policy"]) == 26 and [k for k, value in enumerate(reply["policy"]) if value == -1] == [12, 16]
     assert sum(value for value in reply["policy"] if value > 0) == pytest.approx(1, abs=1e-4)
-
-
-def test_lists_are_row_major_from_the_top_left() -> None:
-    [reply] = ask(query(initialStones=stones(HALVES), moves=[["B", "A3"]], includeOwnership=True, includePolicy=True))
-    assert min(reply["ownership"][:10]) > 0.9 and max(reply["ownership"][15:]) < -0.9
-    occupied = [mark != "." or index == 10 for index, mark in enumerate("".join(HALVES))]
-    # White's suicide is legal in New Zealand, and so is everything that is empty.
-    assert [value == -1 for value in reply["policy"]] == [*occupied, False]
-
-
-@pytest.mark.parametrize("moves", [[], [["B", "pass"]]], ids=["black to move", "white to move, after a pass"])
-@pytest.mark.parametrize("perspective", ["BLACK", "WHITE", "SIDETOMOVE"])
-def test_perspective(perspective: str, moves: list[list[str]]) -> None:
-    fields = {"initialStones": stones(ALL_BLACK), "initialPlayer": "B", "moves": moves, "maxVisits": 20}
-    fields["overrideSettings"] = {"reportAnalysisWinratesAs": perspective}
-    [reply] = ask(query(includeOwnership=True, includeMovesOwnership=True, **fields))
-    black_to_move = not moves
-    assert reply["rootInfo"]["currentPlayer"] == ("B" if black_to_move else "W")
-    sees_black = perspective == "BLACK" or (perspective == "SIDETOMOVE" and black_to_move)
-    sign = 1 if sees_black else -1
-    for info in (reply["rootInfo"], reply["moveInfos"][0]):
-        assert sign * (info["winrate"] - 0.5) > 0.45 and sign * info["utility"] > 0.9
-        assert sign * info["scoreLead"] > 15
-    assert sign * reply["rootInfo"]["rawLead"] > 15 and sign * (reply["rootInfo"]["rawWinrate"] - 0.5) > 0.45
-    assert min(sign * value for value in reply["ownership"]) > 0.9
-    assert min(sign * value for value in reply["moveInfos"][0]["ownership"]) > 0.9
-    # A bound that is low for the side to move is high for the other, as in KataGo.
-    best = reply["moveInfos"][0]
-    bound_is_low = (sees_black and black_to_move) or (not sees_black and not black_to_move)
-    assert (best["lcb"] <= best["winrate"]) if bound_is_low else (best["lcb"] >= best["winrate"])
 
 
 def various(number: int) -> list[dict[str, Any]]:
@@ -155,16 +138,6 @@ def test_replies_are_the_same_alone_and_among_many_and_where_the_host_must_not_l
         assert final(ask(*queries, limits=Limits(positions=positions))) == together
     use("blind")
     assert final(ask(*queries, limits=Limits(positions=4))) == together
-
-
-def test_turns_and_priorities() -> None:
-    """The turns of one game come by priority, each once."""
-    moves = [["B", "A1"], ["W", "B1"], ["B", "C1"]]
-    replies = ask(query(moves=moves, analyzeTurns=[3, 0, 1, 1], priorities=[0, 5, 9, 9]), limits=Limits(positions=1))
-    found = [(reply["turnNumber"], reply["rootInfo"]["currentPlayer"]) for reply in replies]
-    assert found == [(1, "W"), (0, "B"), (3, "W")]
-    [last] = ask(query(moves=moves))
-    assert last["turnNumber"] == 3 and last == replies[2]
 
 
 def steps_until(session: Session, name: str) -> int:
@@ -241,16 +214,6 @@ def test_terminate() -> None:
     assert not session.engine.is_busy and replies == [("d", True), ("e", True), ("w", False), ("c", False)]
 
 
-def test_other_actions() -> None:
-    actions = ("query_version", "clear_cache", "query_models")
-    version, cleared, models = ask(*({"id": "x", "action": name, "more": 1} for name in actions))
-    assert cleared == {"id": "x", "action": "clear_cache", "more": 1}
-    assert version.items() >= {"id": "x", "more": 1}.items() and {"version", "git_hash"} <= version.keys()
-    assert models["models"][0]["name"] == "mcts:16"
-    [error] = ask({"id": "x", "action": "dance"})
-    assert error["field"] == "action" and '"dance"' in error["error"]
-
-
 def test_reports_during_a_search_and_time_that_ends_one() -> None:
     clock = itertools.count(0, 0.1).__next__
     replies = ask(query(maxVisits=30, reportDuringSearchEvery=0.5, includeOwnership=True), clock=clock)
@@ -287,6 +250,8 @@ def test_restrictions_end_at_their_depth() -> None:
     """A forbidden move is legal again as many plies behind the root as its restriction says, by colour and game."""
     forbidden = [{"player": "B", "moves": ["A1"], "untilDepth": 3}, {"player": "W", "moves": ["A1"], "untilDepth": 1}]
     queries = [parse(query(avoidMoves=forbidden, moves=moves), AnalysisSettings()) for moves in ([], [["B", "C3"]])]
+    each = [{"player": player, "moves": ["C3"], "untilDepth": 1} for player in "BW"]
+    assert sum(map(sum, parse(query(allowMoves=each), AnalysisSettings()).restrictions)) == 2 * 25
     states = roots([SearchTask(one, len(one.game.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
     game, both, now = RestrictedGo(), torch.arange(2), states
     may = [game.root_legal(states)[:, 20].tolist()]
@@ -296,13 +261,6 @@ def test_restrictions_end_at_their_depth() -> None:
         may.append(game.legal(states, both, now)[:, 20].tolist())
     # Black moves first in the first game, White in the second.
     assert may == [[False, False], [True, False], [False, True], [True, True]]
-
-
-@pytest.mark.parametrize(("fields", "number", "vertex", "reason"), TABLES["illegal moves"])
-def test_illegal_moves(fields: dict[str, Any], number: int, vertex: str, reason: str) -> None:
-    [reply] = ask(query(**fields))
-    assert reply["id"] == "q" and reply["field"] == "moves"
-    assert reply["error"].startswith(f"Illegal move {number}: {vertex}") and reason in reply["error"]
 
 
 # The field at fault, and what of a query is changed; null leaves a field out.
@@ -328,20 +286,6 @@ def test_broken_lines_are_answered() -> None:
         [reply] = session.ask(line)
         assert reply.keys() == {"error"}, line[:80]
         assert session.ask("", " \n", b"\r\n") == [] and len(session.ask(query(maxVisits=2))) == 1
-
-
-@pytest.mark.parametrize("rules", ["tromp-taylor", "chinese", "japanese", "korean", "aga", "nz"])
-def test_a_query_is_answered_by_one_line_whatever_is_left_out_of_it(rules: str) -> None:
-    """KataGo's example client takes the first line for the analysis. What to know stands on stderr, each sentence once;
-    a "warning" in the reply itself would make KaTrain drop it."""
-    fields = {"includeMovesOwnershipStdev": True, "rules": rules, "colour": "blue"}
-    fields["overrideSettings"] = {"cpuctExploration": 2}
-    session = Session()
-    for _ in range(2):
-        [reply] = session.ask(query(**fields))
-        assert "rootInfo" in reply and "warning" not in reply
-    told = [text.removeprefix('warning: query "q", ').partition(":")[0] for text in session.warnings]
-    assert sorted(told) == sorted(fields.keys() - ({"rules"} if rules == "nz" else set()))
 
 
 def test_visits_end_where_memory_does() -> None:
@@ -384,25 +328,12 @@ def test_an_even_policy_is_the_same_at_any_temperature() -> None:
     assert len(first["moveInfos"]) == 3 and all(other["moveInfos"] == first["moveInfos"] for other in others)
 
 
-def test_what_queries_say() -> None:
+@pytest.mark.parametrize(("fields", "expected"), TABLES["what queries say"])
+def test_what_queries_say(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     """Vertices by number, who moves first, rules and komi."""
-
-    def parsed(**fields: Any) -> Query:
-        return parse(query(**fields), AnalysisSettings())
-
-    by_number = parsed(moves=[["b", "(0,3)"], ["White", "(4,4)"]]).game
-    assert (by_number.turns(), by_number.moves) == (["b", "w"], [15, 24])
-    assert parsed().game.first == "b" and parsed(moves=[["W", "A1"]]).game.first == "w"
-    two = [["B", "A1"], ["B", "B2"]]
-    assert parsed(initialStones=two).game.first == "w"
-    assert parsed(initialStones=[["B", "A1"], ["W", "B2"]]).game.first == "b"
-    assert parsed(initialStones=two, initialPlayer="B").game.first == "b"
-    assert parsed(rules="japanese", komi=6.5).game.rules == Rules(5, 6.5, "simple", False, "territory")
-    each = [{"player": player, "moves": ["C3"], "untilDepth": 1} for player in "BW"]
-    assert sum(map(sum, parsed(allowMoves=each).restrictions)) == 2 * 25
-    rules = {"ko": "SITUATIONAL", "scoring": "AREA", "suicide": False, "komi": 3}
-    assert parsed(rules=rules, komi=None).game.rules.komi == 3
-    assert parsed(rules='{"ko":"SIMPLE"}', komi=2).game.rules.superko == "simple"
+    game = parse(query(**fields), AnalysisSettings()).game
+    said = vars(game) | dataclasses.asdict(game.rules) | {"turns": game.turns()}
+    assert {name: said[name] for name in expected} == expected
 
 
 WORDS = st.sampled_from(["B", "C3", "pass", "BLACK", "AREA"])

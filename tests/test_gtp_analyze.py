@@ -8,8 +8,6 @@ from dataclasses import replace
 import gtp_talk
 import numpy as np
 import pytest
-import torch
-from diagrams import parse
 from gtp_talk import QUICKSTART, converse, infos, raw
 from tables import tables
 
@@ -17,22 +15,13 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import analyze
 from zerogo.gtp.analyze import AnalyzeRequest, kata_line, lz_line, read_request
-from zerogo.gtp.engine import COMMANDS, Engine
+from zerogo.gtp.engine import Engine
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, restrict
 
 TABLES = tables("gtp")
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
-STREAMS = [name for name, command in COMMANDS.items() if command.streams and command.needs_search]
-# Black has everything.
-WON = """
-. X . X .
-X X X X X
-. X . X .
-X X X X X
-. X . X .
-"""
 
 
 @pytest.fixture(scope="module")
@@ -146,23 +135,6 @@ def test_a_full_tree_streams_on_without_work(fresh: Engine, monkeypatch: pytest.
     assert again.endswith("=4 zerogo\n\n")
 
 
-@pytest.mark.parametrize("command", ["lz-analyze", "kata-analyze"])
-def test_the_view_is_of_the_player_to_move(command: str) -> None:
-    engine = gtp_talk.engine("mcts:16", "game.size=5", "--komi", "0.5")
-    engine.game.set_up(parse(WON), BLACK)
-    shares = {}
-    for colour in ("b", "w", ""):
-        shown = "rootInfo true ownership true" if command.startswith("kata") else ""
-        written = converse(engine, [f"{command} {colour} 1 {shown}", infos(2)])
-        last = written.strip().splitlines()[-1]
-        shares[colour] = float(re.search(r"winrate (\S+)", last)[1]) / (10_000 if command == "lz-analyze" else 1)
-        if shown:
-            sign = -1 if colour == "w" else 1
-            assert all(sign * float(score) > 20 for score in re.findall(r"score(?:Lead|Mean) (\S+)", last))
-            assert [sign * float(number) for number in last.split(" ownership ")[1].split()] == pytest.approx([1] * 25)
-    assert shares == {"b": 1.0, "w": 0.0, "": 1.0}
-
-
 @pytest.mark.parametrize("before", [[], ["kata-analyze 1", infos(2), "name"]], ids=["at once", "after an analysis"])
 def test_after_two_passes_the_analysis_goes_on(before: list, fresh: Engine) -> None:
     """As in KataGo and in the JSON engine; genmove passes."""
@@ -251,17 +223,6 @@ def test_genmove_analyze(command: str, arguments: str, fresh: Engine) -> None:
     assert lines[-1].startswith("info move C3 ") and int(re.search(r"visits (\d+)", lines[-1])[1]) >= 8
 
 
-def test_the_random_player_does_not_think() -> None:
-    engine = gtp_talk.engine("random", "game.size=5")
-    assert re.fullmatch(r"= \w+\n\n", raw(engine, "kata-search b"))
-    for command in (*STREAMS, "kata-raw-nn", "zerogo-policy"):
-        assert raw(engine, f"4 {command} b 10").startswith("?4 ")
-        assert raw(engine, f"known_command {command}") == "= false\n\n"
-        assert f"\n{command}\n" not in raw(engine, "list_commands")
-    offered = raw(engine, "gogui-analyze_commands")
-    assert "zerogo-pass_alive" in offered and "zerogo-policy" not in offered
-
-
 def numbers_of(reply: str) -> dict[str, list[float]]:
     """Returns what LizGoban's reader makes of a reply: a key, then its numbers, whatever the white space."""
     found: dict[str, list[float]] = {}
@@ -299,36 +260,9 @@ def test_raw_nn_all_averages_to_the_whole(fresh: Engine) -> None:
     assert mean == pytest.approx(whole.prior[0, :-1].numpy(), abs=1e-5)
 
 
-def test_ownership_is_a_dboard_of_black(fresh: Engine) -> None:
-    boards = []
-    for colour in ("b", "w"):
-        rows = [row.split() for row in raw(fresh, f"zerogo-ownership {colour}").removeprefix("=\n").strip().split("\n")]
-        assert [len(row) for row in rows] == [5] * 5
-        boards.append(torch.tensor([[float(text) for text in row] for row in rows]))
-        assert boards[-1].abs().max() <= 1
-    expected = fresh.analyst.evaluate(fresh.game.tensor(to_play=WHITE)).ownership[0]
-    assert torch.allclose(boards[1], -expected, atol=1e-3)
-
-
 def test_every_analysis_that_gogui_is_offered_answers(fresh: Engine) -> None:
     raw(fresh, "play b C3")
     for line in raw(fresh, "gogui-analyze_commands").removeprefix("= ").strip().split("\n"):
         command = line.split("/")[2]
         assert raw(fresh, f"known_command {command.split()[0]}") == "= true\n\n"
         assert raw(fresh, command.replace("%m", "w").replace("%c", "w")).startswith("="), command
-    rows = raw(won(), "zerogo-policy_colors b").removeprefix("=\n").strip().split("\n")
-    assert [len(re.findall(r'#[0-9a-f]{6}|""', row)) for row in rows] == [5] * 5
-
-
-def test_value_is_gfx(fresh: Engine) -> None:
-    rows = raw(fresh, "zerogo-value b").removeprefix("=\n").strip().split("\n")
-    assert [row.split()[0] for row in rows] == ["LABEL", "CIRCLE", "TEXT"] and rows[1] == "CIRCLE C3"
-    assert len(rows[0].split()) % 2 == 1
-    assert re.fullmatch(r"TEXT Black wins \d+\.\d %, leads by [+-]\d+\.\d; \d+ visits", rows[2])
-    assert "Black wins 100.0 %" in raw(won(), "zerogo-value w")
-
-
-def won() -> Engine:
-    engine = gtp_talk.engine("mcts:8", "game.size=5", "--komi", "0.5")
-    engine.game.set_up(parse(WON), BLACK)
-    return engine
