@@ -178,15 +178,9 @@ def pass_alive(seen: Seen, player: Colour) -> set:
 @group
 def turns_since(seen: Seen, most: int) -> list[Plane]:
     def age(point: Point) -> int:
-        player = seen.colour(point)
-        if player is None:
-            return 0
-        for ago in range(1, most):
-            if ago >= len(seen.states):
-                return most
-            if seen.colour(point, ago) is not player:
-                return ago
-        return most
+        player, known = seen.colour(point), range(1, min(most, len(seen.states)))
+        changes = (ago for ago in known if seen.colour(point, ago) is not player)
+        return 0 if player is None else next(changes, most)
 
     return seen.one_hot(age, most)
 

@@ -161,7 +161,7 @@ def test_peers_that_fail_or_are_none(notes, capsys, monkeypatch) -> None:
             patched.setenv(trouble, "1")
             refused(PEER, sentence, capsys)
     refused(f"{PEER} --peer-python /nowhere/python", "can't be started (No such file or directory)", capsys)
-    monkeypatch.setattr(bench, "PEER_SCRIPT", STAND_IN.with_name("cases.py"))  # a program that says nothing
+    monkeypatch.setattr(bench, "PEER_SCRIPT", STAND_IN.with_name("limits.py"))  # a program that says nothing
     refused(PEER, "has no mctx that can be imported", capsys)
 
 

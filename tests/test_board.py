@@ -5,10 +5,9 @@ import dataclasses
 
 import pytest
 import torch
-from boards import after_random_moves, assert_same, kinds, random_games, random_moves
-from cases import PERFT_2X2, spiral
+from boards import Lockstep, after_random_moves, assert_same, kinds, random_games, random_moves, spiral
 from implementations import DEVICE, IMPLEMENTATIONS, KERNELS, NUMBA, doing, done
-from lockstep import Lockstep
+from tables import tables
 from torch import Tensor
 
 from zerogo import board, kernels
@@ -77,14 +76,15 @@ def test_a_spiral_over_the_whole_board_is_taken_in_one_move(size: int, way: str)
     assert torch.equal(done(way, flood.flood, seed, state.black[:1]), state.black[:1]), "one flood reaches its end"
 
 
-@pytest.mark.parametrize("superko", SUPERKO)
-def test_perft_2x2(superko: str) -> None:
+@pytest.mark.parametrize(("superko", "expected"), tables("game")["perft of 2x2"].items())
+def test_perft_2x2(superko: str, expected: list[int]) -> None:
+    """Sequences of exactly 1, 2, 3, … actions from the empty board without suicide, as two other programs counted."""
     found, state = [], board.new_games(1, Rules(size=2, superko=superko))
-    for _ in PERFT_2X2[superko]:
+    for _ in expected:
         game, action = (board.legal_actions(state) & ~state.finished.unsqueeze(1)).nonzero().unbind(1)
         found.append(len(action))
         state = board.step(state.select(game), action)
-    assert found == PERFT_2X2[superko]
+    assert found == expected
 
 
 def test_history_follows_the_longest_game_not_the_steps() -> None:
@@ -100,12 +100,11 @@ def test_history_follows_the_longest_game_not_the_steps() -> None:
 
 
 def test_step_leaves_the_given_state_and_finished_games_alone() -> None:
-    for plain in (False, True):
-        with doing("plain" if plain else "numba"):
+    for way in ("numba", "plain"):
+        with doing(way):
             first = board.new_games(2, Rules(size=3))
             second = board.step(first, torch.tensor([9, 0]))  # from here on history need not grow
             copies = first.map(torch.clone), second.map(torch.clone)
-            board.step(second, torch.tensor([3, 4]))
             state = board.step(second, torch.tensor([9, 1]))
             for before, copy in zip((first, second), copies, strict=True):
                 assert_same(before, copy)
@@ -116,14 +115,9 @@ def test_step_leaves_the_given_state_and_finished_games_alone() -> None:
             assert after.stones[1].count_nonzero() == 3
 
 
-def test_put_right_after_the_start() -> None:
-    """Fresh games must not share memory between their fields: the stones put into one colour's plane once came back in
-    the other's."""
-    games = board.new_games(3, Rules(3))
-    moved = board.step(games.select(torch.tensor([1])), torch.tensor([4]))
-    games = board.put_(games, torch.tensor([1]), moved)
-    assert games.stones.flatten(1).tolist() == [[0] * 9, [0, 0, 0, 0, 1, 0, 0, 0, 0], [0] * 9]
-    tensors = games.tensors()
+def test_fresh_games_share_no_memory_between_their_fields() -> None:
+    """Else the stones put into one colour's plane come back in the other's."""
+    tensors = board.new_games(3, Rules(3)).tensors()
     assert len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == len(tensors)
 
 

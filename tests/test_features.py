@@ -1,35 +1,185 @@
-"""The encoders: what each preset shows at each index, by hand (tables in `data/planes.json`); both sides' view,
-symmetries, samples, whole runs; and kernels, which give torch's planes and wait for no device."""
+"""The encoders: every group and preset, by every implementation, against `features_slow` in random and sensible games
+of many sizes and rules; what each preset shows at each index, by hand (`data/planes.json`); samples; whole runs."""
 
+import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiny
 import torch
+from boards import spiral
 from diagrams import parse
-from positions import of_stones, play_random, stored
+from features_slow import INPUTS, LADDERS, PLANES, Seen, slow_globals
+from implementations import HAS_CUDA, KERNELS, ONLY_TRITON, encode, read_ladders
+from ladder_reader import TooLong
+from positions import of_stones, play_random, stored, with_liberties
 from tables import tables
 from torch import Tensor
 
 from zerogo import board, checkpoint
+from zerogo.board import rng
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, make_encoder
+from zerogo.features.groups import make_group
+from zerogo.game import GameState, Move
 from zerogo.pipeline import train
 from zerogo.rules import SUPERKO, Rules, coords
 from zerogo.search import Search
+from zerogo.selfplay.playout import RandomPlayer
+
+RULES = [
+    Rules(size, komi, superko, suicide, scoring)
+    for (size, komi), superko, suicide, scoring in zip(
+        itertools.cycle([(5, 24.5), (9, 7.0), (6, -0.5), (7, 6.5), (9, 0.25), (8, 5.0)]),
+        ["positional", "situational", "simple", "positional", "positional", "situational", "simple"] * 4,
+        itertools.cycle([False, True, False, False, True]),
+        itertools.cycle(["area", "area", "territory"]),
+    )
+]
+
+
+def random_actions(state: board.State, ply: int, seed: int) -> Tensor:
+    """Returns a move for each game: even ones at random, passes now and then, odd ones by the player that spares its
+    eyes."""
+    game_index = torch.arange(state.num_games)
+    weights = board.legal_actions(state).to(torch.float32)
+    weights[:, -1] = 0.02 * weights.sum(1)
+    anything = rng.choose(rng.key(seed, game_index, ply), weights)
+    return torch.where(game_index % 2 == 0, anything, RandomPlayer().choose(state, game_index, seed))
+
+
+def positions(rules: list[Rules], plies: int, seed: int) -> Iterator[tuple[board.State, dict[int, Seen]]]:
+    """Yields the games after each ply, and those that go on by their index."""
+    state = board.new_games(len(rules), rules)
+    games, passing = [[GameState.new(rule)] for rule in rules], state.board_size**2
+    for ply in range(plies):
+        actions = random_actions(state, ply, seed)
+        for played, action in zip(games, actions.tolist(), strict=True):
+            if not played[-1].is_over:
+                size = played[-1].rules.size
+                row, column = divmod(action, state.board_size)
+                narrow = size * size if action == passing else row * size + column
+                played.append(played[-1].play(Move.from_action(narrow, size)))
+        state = board.step(state, actions)
+        yield state, {index: Seen(played) for index, played in enumerate(games) if not played[-1].is_over}
+
+
+def compare(state: board.State, games: dict[int, Seen], groups: list[str], way: str) -> int:
+    """Compares the groups at all games given; returns how many positions were left out for their ladders."""
+    encoder = make_encoder([*groups, *INPUTS], komi_input=False)
+    planes, numbers = encode(encoder, state, way)
+    planes, given_up = planes.numpy(), torch.zeros(state.num_games)
+    if LADDERS & set(groups):
+        given_up = read_ladders(state, way if HAS_CUDA else "numba").given_up
+    left_out = 0
+    for index, seen in games.items():
+        size, first = seen.size, 0
+        for group in groups:
+            width = len(make_group(group).names)
+            found, first = planes[index, first : first + width], first + width
+            assert not found[:, size:].any() and not found[:, :, size:].any(), f"{group} is set off the board"
+            if group in LADDERS and given_up[index]:
+                continue
+            try:
+                expected = seen.planes(group)
+            except TooLong:
+                left_out += 1
+                continue
+            different = np.argwhere(found[:, :size, :size] != np.float32(expected))
+            where = f"{group}, [plane, row, column]: {different.tolist()}"
+            assert not len(different), f"{where}\n{seen.grid()}, {seen.mover}, {seen.rules}"
+        expected = [number for group in INPUTS for number in slow_globals(seen, group)]
+        assert torch.allclose(numbers[index], torch.tensor(expected)), encoder.global_names
+    return left_out
+
+
+def run(rules: list[Rules], plies: int, share: float, groups: list[str], seed: int, *by: str) -> int:
+    """Compares a share of all positions, drawn anew at each ply, by each implementation; returns how many."""
+    number, generator = 0, torch.Generator().manual_seed(seed)
+    for state, games in positions(rules, plies, seed):
+        is_kept = torch.rand(len(games), generator=generator) < share
+        chosen = {index: seen for (index, seen), kept in zip(games.items(), is_kept.tolist(), strict=True) if kept}
+        for way in by or ("numba",) if chosen else ():
+            compare(state.select(torch.tensor([*chosen])), dict(enumerate(chosen.values())), groups, way)
+        number += len(chosen)
+    return number
+
+
+WITHOUT_LADDERS = [group for group in PLANES if group not in LADDERS]
+
+
+@pytest.mark.parametrize("by", [("numba", "plain"), pytest.param(("triton",), marks=pytest.mark.gpu)])
+def test_all_groups_on_small_boards(by: tuple[str, ...]) -> None:
+    assert run(RULES, 90, 0.09, WITHOUT_LADDERS, 1, *by) > 150
+
+
+@ONLY_TRITON
+def test_all_groups_by_triton(way: str) -> None:
+    """A ladder takes the interpreter seconds."""
+    assert run(RULES[:5], 30, 0.06, WITHOUT_LADDERS, 1, way) > 5
+    assert run(RULES[:1], 30, 0.04, sorted(LADDERS), 1, way) > 0
+
+
+@pytest.mark.parametrize("by", ["numba", pytest.param("triton", marks=pytest.mark.gpu)])
+def test_ladders_on_small_boards(by: str) -> None:
+    assert run(RULES[:12], 60, 0.15, sorted(LADDERS), 2, by) > 60
+
+
+def test_katago22_on_boards_of_all_sizes() -> None:
+    """KataGo's inputs in games of all rules; what the inputs show of boards of 2 to 19 points a side."""
+    groups = [group for group in ENCODERS["katago22"] if group in PLANES]
+    assert run([*RULES[:6], Rules(2, 0.5), Rules(3), Rules(7, suicide=True)], 80, 0.5, groups, 5) > 250
+    rules = [Rules(13, 7.5), Rules(19, 6.5, "situational", True), Rules(13, 0.5, "simple", False, "territory")]
+    assert run(rules, 250, 0.06, groups, 6) > 25
+
+
+TACTICS = ["liberties:64", "capture_size:64", "opponent_capture_size:64", "self_atari_size:64", "liberties_after:64",
+           "connects", "scaled_weakest", "ko_takes"]  # fmt: skip
+
+
+def crowded(size: int, seed: int, empty: float) -> list[list[int]]:
+    """Returns random stones, those without liberties taken off."""
+    generator = torch.Generator().manual_seed(seed)
+    stones = torch.randint(1, 3, (size, size), generator=generator)
+    stones[torch.rand(stones.shape, generator=generator) < empty] = 0
+    return with_liberties(stones.tolist())
+
+
+@KERNELS
+def test_tactics_of_crowded_boards_and_spirals(way: str) -> None:
+    """Joins and captures at once; one string that winds over the whole board, whose last liberty is where a move takes
+    it, or dies."""
+    boards = [crowded(size, seed, 0.35) for seed, size in enumerate((5, 7, 9, 5, 8))]
+    boards += [spiral(9)[0], crowded(19, 2, 0.25)]
+    for number, rows in enumerate(boards):
+        for to_play in (1, 2) if len(rows) < 19 else (1,):
+            rules = Rules(len(rows), suicide=(number + to_play) % 2 == 0)
+            seen = {0: Seen([GameState.from_stones(rows, to_play, rules)])}
+            compare(of_stones([rows], to_play, suicide=rules.suicide), seen, TACTICS, way)
 
 
 @pytest.mark.parametrize("name", list(ENCODERS))
-def test_numbers_and_layout(name: str) -> None:
-    state, encoder = play_random([Rules(9), Rules(5), Rules(1)], 30), make_encoder(name, komi_input=True)
-    planes, half = encoder.planes(state), encoder.planes(state, torch.bfloat16)
-    assert planes.is_contiguous(memory_format=torch.channels_last) and encoder.globals(state).dtype == torch.float32
+def test_presets_are_their_groups(name: str) -> None:
+    """The groups are compared above one by one; here a preset's planes lie one after the other in the order of its
+    list."""
+    state, games = next(itertools.islice(positions([Rules(7, 6.5)] * 4, 30, seed=4), 25, None))
+    encoder = make_encoder(name, komi_input=True)
+    planes, names, half = encoder.planes(state), encoder.plane_names, encoder.planes(state, torch.bfloat16)
+    assert planes.shape == (4, encoder.num_planes, 7, 7) and len(set(names)) == len(names) == encoder.num_planes
+    assert {"alphago49": 49, "handcrafted": 9}.get(name) == encoder.num_planes or str(encoder.num_planes) == name[-2:]
+    assert planes.is_contiguous(memory_format=torch.channels_last)
     assert half.dtype == torch.bfloat16 and torch.equal(half, planes.to(torch.bfloat16))
-    assert encoder.num_planes == {"alphago49": 49, "handcrafted": 9}.get(name) or str(encoder.num_planes) == name[-2:]
-    assert len(set(encoder.global_names)) == encoder.num_globals == encoder.globals(state).shape[1]
+    numbers = encoder.globals(state)
+    assert numbers.dtype == torch.float32
+    assert len(set(encoder.global_names)) == encoder.num_globals == numbers.shape[1]
+    for index, seen in games.items():
+        expected = [plane for group in ENCODERS[name] if group in PLANES for plane in seen.planes(group)]
+        assert torch.equal(planes[index], torch.tensor(expected, dtype=torch.float32))
 
 
 def test_samples_give_the_planes_of_their_games() -> None:

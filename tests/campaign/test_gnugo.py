@@ -5,9 +5,8 @@ import shutil
 import subprocess
 
 import pytest
-from boards import kinds
-from cases import CASES
-from lockstep import Lockstep, all_moves
+from boards import Lockstep, all_moves, kinds
+from tables import tables
 
 from zerogo.game import Colour, GameState, Move
 from zerogo.rules import SUPERKO, Rules, coords
@@ -109,13 +108,13 @@ def test_is_legal_agrees_on_19x19() -> None:
 
 
 @pytest.mark.parametrize("superko", SUPERKO)
-@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("send two")])
+@pytest.mark.parametrize("name", [name for name in tables("pinned") if name.startswith("send two")])
 def test_send_two_return_one(name: str, superko: str) -> None:
-    case = CASES[name]
+    case = tables("pinned")[name]
     transcript = Transcript(Rules(size=9, superko=superko))
-    for ply, vertex in enumerate(case.moves.split()):
+    for ply, vertex in enumerate(case["moves"].split()):
         transcript.add(f"play {'bw'[ply % 2]} {vertex}")
-    transcript.add(f"is_legal w {case.last}", "1" if superko in case.legal_under else "0")
+    transcript.add(f"is_legal w {case['last']}", "1" if superko in case["legal_under"] else "0")
     transcript.check()
 
 
