@@ -12,6 +12,7 @@ from sgfmill.common import format_vertex, move_from_vertex
 
 COMMANDS = "boardsize clear_board final_score genmove komi list_commands name play quit version".split()
 KATA_COMMANDS = ["kata-set-rules", "set_random_seed"]
+ANSWERS = {"name": "Fake", "version": "1.0", "quit": ""}
 TROUBLE_AT = 5  # stones that have been played when trouble begins
 PASS_AT = 14
 GREETINGS = {"misleading": "=== the engine ===\n\n", "banner": "Welcome to the engine!\n\nLoading ...\n"}
@@ -35,15 +36,6 @@ class Engine:
     def __init__(self, mode: str, file: str) -> None:
         self.mode, self.file = mode, file
         self.boardsize("9")
-
-    def list_commands(self) -> str:
-        return "\n".join(COMMANDS + (KATA_COMMANDS if self.mode == "kata" else []))
-
-    def name(self) -> str:
-        return "Fake"
-
-    def version(self) -> str:
-        return "1.0"
 
     def boardsize(self, size: str) -> None:
         if int(size) > 19:
@@ -116,8 +108,10 @@ class Fake:
         words = line.split()
         number = words.pop(0) if words[0].isdigit() and self.mode != "innumerate" else ""
         number = "" if self.mode == "unnumbered" else number
-        status, answer = "=", ""
-        if words[0] in COMMANDS and words[0] != "quit":
+        status, answer = "=", ANSWERS.get(words[0], "")
+        if words[0] == "list_commands":
+            answer = "\n".join(COMMANDS + (KATA_COMMANDS if self.mode == "kata" else []))
+        elif words[0] in COMMANDS and words[0] not in ANSWERS:
             try:
                 answer = getattr(self.engine, words[0])(*words[1:]) or ""
             except ValueError as error:
@@ -128,7 +122,7 @@ class Fake:
                 raise
         elif words[0] in KATA_COMMANDS:
             open(self.file, "a").write(" ".join(words) + "\n")
-        elif words[0] != "quit" and self.mode != "innumerate":
+        elif words[0] not in ANSWERS and self.mode != "innumerate":
             status, answer = "?", "unknown command"
         is_twice = self.mode == "twice" and words[0] == "genmove" and self.engine.count >= TROUBLE_AT
         return (1 + is_twice) * f"{status}{number} {answer}{self.end}{self.end}"

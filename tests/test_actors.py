@@ -34,22 +34,6 @@ def leave(*_: object) -> None:
     signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
 
 
-def play(folder: Path, shards: int, *overrides: str, said: list[str] | None = None) -> Actor:
-    """Plays for a run until so many shards are written, and returns the actor."""
-    signals = Signals((said if said is not None else []).append)
-    actor = Actor(folder, [*FEW, *overrides], signals, Progress("actor", None, "games"))
-    save = actor._save
-
-    def counted(result: SelfPlayResult) -> None:
-        save(result)
-        signals.exit_signal = signal.SIGTERM if actor.shards + 1 >= shards else 0
-
-    actor._save = counted
-    with pytest.raises(Interrupted):
-        actor.run()
-    return actor
-
-
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that waits for actors, stopped, and two shards of one of them."""
@@ -58,7 +42,16 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(Inbox, "wait", leave)
         with pytest.raises(Interrupted):
             tiny.run(folder, *ALONE)
-    play(folder / "tiny", shards=2)
+    actor = Actor(folder / "tiny", FEW, signals := Signals([].append), Progress("actor", None, "games"))
+    save = actor._save
+
+    def save_two(result: SelfPlayResult) -> None:
+        save(result)
+        signals.exit_signal = signal.SIGTERM if actor.shards else 0
+
+    actor._save = save_two
+    with pytest.raises(Interrupted):
+        actor.run()
     return folder
 
 
@@ -210,21 +203,7 @@ def test_what_is_damaged_or_foreign_is_set_aside_with_a_sentence(begun: Path, tm
     assert box.take(result, 0, 1) == len(result.lengths) > 0
 
 
-def test_more_games_than_a_shard_may_list_are_several_shards(begun: Path, tmp_path: Path, monkeypatch) -> None:
-    run, said = shutil.copytree(begun / "tiny", tmp_path / "tiny"), []
-    for path in shards(run):
-        path.unlink()
-    assert 5 * actors.MOST_GAMES + 20 * actors.MOST_RECORDS < bounds.MOST_JSON
-    monkeypatch.setattr(actors, "MOST_GAMES", 3)
-    actor, written = play(run, 2), shards(run)
-    assert len(written) > 2 and max(games_of([path]) for path in written) <= 3 and games_of(written) == actor.games
-    moves = [load_with_about(path)[1]["games"]["moves"] for path in written]
-    assert moves.count(0) and sum(moves) > 0
-    result = SelfPlayResult()
-    assert inbox(run, said).take(result, 0, 1) == actor.games == len(result.games) and not said
-
-
-def test_an_actor_that_is_stopped_between_two_pieces_writes_none_twice(
+def test_more_games_than_a_shard_may_list_are_several_shards_and_none_is_written_twice(
     begun: Path, tmp_path: Path, monkeypatch
 ) -> None:
     """The disk is full at the second piece, and the actor is asked to leave while it waits for room."""
@@ -236,6 +215,7 @@ def test_an_actor_that_is_stopped_between_two_pieces_writes_none_twice(
         signals.exit_signal = signal.SIGTERM
         signals.leave_if_asked()
 
+    assert 5 * actors.MOST_GAMES + 20 * actors.MOST_RECORDS < bounds.MOST_JSON
     monkeypatch.setattr(actors, "MOST_GAMES", 3)
     monkeypatch.setattr(Signals, "wait", leave_at_the_next_wait)
     actor = Actor(run, FEW, Signals([].append), Progress("actor", None, "games"))
@@ -249,8 +229,13 @@ def test_an_actor_that_is_stopped_between_two_pieces_writes_none_twice(
     actor._save = save_or_fail
     with pytest.raises(Interrupted):
         actor.run()
-    numbers = [record[0] for path in shards(run) for record in load_with_about(path)[1]["records"]]
+    written = [load_with_about(path)[1] for path in shards(run)]
+    numbers = [record[0] for one in written for record in one["records"]]
+    moves = [one["games"]["moves"] for one in written]
     assert len(numbers) == len(set(numbers)) == actor.games == games_of(shards(run)) > 3
+    assert max(games_of([path]) for path in shards(run)) <= 3 and moves.count(0) and sum(moves) > 0
+    said, result = [], SelfPlayResult()
+    assert inbox(run, said).take(result, 0, 1) == actor.games == len(result.games) and not said
 
 
 def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, monkeypatch) -> None:

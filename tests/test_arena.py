@@ -85,11 +85,6 @@ def test_territory_scoring() -> None:
     assert result.games[0].score_black == scoring.final_score_black(end).item() and result.whole_board_black == 1.0
 
 
-def test_an_illegal_move_is_caught() -> None:
-    with pytest.raises(ValueError, match="passer played the illegal action 0 in game 0"):
-        play_match(First(), Always(0), MatchSettings(SMALL, 2, seed=1))
-
-
 def test_counts() -> None:
     scores = {f"game_{k}": {"score_black": score} for k, score in enumerate([1.5, 2.0, 0.0, -3.0, -0.5, 0.0])}
     result = some_result(num_games=6, **scores)
@@ -169,7 +164,9 @@ def test_a_match_makes_progress_however_often_it_is_interrupted(tmp_path: Path, 
     assert starts > 5 and all(map(same, results, evaluate(words, 4, settings, tmp_path / "b", 1)))
 
 
-def test_moves_that_were_kept_and_are_illegal_are_refused() -> None:
+def test_illegal_moves_are_refused_new_ones_and_kept_ones() -> None:
+    with pytest.raises(ValueError, match="passer played the illegal action 0 in game 0"):
+        play_match(First(), Always(0), MatchSettings(SMALL, 2, seed=1))
     for begun, words in (({1: [4, 4]}, "a saved move of ply 1 is illegal"), ({0: [10]}, "of ply 0 is illegal")):
         with pytest.raises(InputError, match=words):
             play_match(First(), First(), MatchSettings(SMALL, 2, 1), MatchHooks(begun=begun))

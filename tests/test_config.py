@@ -23,10 +23,10 @@ TABLES = tables("config")
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
 
 
-def value(key: str, *overrides: str, path: Path | None = None) -> Any:
+def value(key: str, *overrides: str) -> Any:
     """Returns the setting of a "section.key" after overrides."""
     section, _, name = key.partition(".")
-    return getattr(getattr(load(path, overrides), section), name)
+    return getattr(getattr(load(None, overrides), section), name)
 
 
 def complaint(*overrides: str) -> str:
@@ -118,39 +118,19 @@ def test_settings_of_several_values_have_examples() -> None:
     assert {key for key, entry in config.KEYS.items() if entry.type not in plain} == {key for key, _ in examples()}
 
 
-def test_exponents_without_a_dot_are_numbers(tmp_path: Path) -> None:
-    """YAML 1.1 reads 1e-3 as text; a config that says so must not fail, nor change its value."""
-    path = tmp_path / "a.yaml"
-    path.write_text("training: {learning_rate: 1e-3, ema_samples: 5E5}\nreplay: {capacity: 1e6}\n")
-    training = load(path).training
-    assert (training.learning_rate, training.ema_samples, load(path).replay.capacity) == (1e-3, 500_000, 1_000_000)
-    assert value("training.learning_rate", "training.learning_rate=1e-3") == 1e-3
-
-
-@pytest.mark.parametrize("word", ["on", "off", "auto"])
-def test_on_and_off_are_words(word: str, tmp_path: Path) -> None:
-    """YAML 1.1 reads them as true and false."""
-    path = tmp_path / "a.yaml"
-    path.write_text(f"run: {{epilogues: {word}}}\n")
-    load(path).dump(tmp_path / "b.yaml")
-    assert load(path).run.epilogues == load(tmp_path / "b.yaml").run.epilogues == word
-    assert value("run.epilogues", f"run.epilogues={word}") == word
-    with pytest.raises(InputError, match="run.kernels is True; it must be one of auto, plain"):
-        config.from_dict({"run": {"kernels": True}})
-
-
-def test_overrides(tmp_path: Path) -> None:
-    path = tmp_path / "a.yaml"
-    path.write_text("search: {c_puct: 2}\n")
-    words = ("game.size=5", "run.name=12", "search.algorithm=puct", "game.size=7")
-    expected = {"search.c_puct": 2.0, "game.size": 7, "run.name": "12", "search.algorithm": "puct"}
-    assert {key: value(key, *words, path=path) for key in expected} == expected
-    # Together valid, alone not: the order of overrides doesn't matter.
-    assert value("replay.min_window", "replay.min_window=3000000", "replay.capacity=4000000") == 3_000_000
-    heads = {"policy": 1.0, "value": 1.0, "ownership": 0.0, "reply": 0.15}
-    assert value("network.heads", "network.heads.ownership=0") == heads
-    assert value("evaluation.opponents", "evaluation.opponents=[random, 'mcts:400']") == ("random", "mcts:400")
-    assert value("training.schedule", "training.schedule=[[0, 1], [0.9, 0.1]]") == ((0.0, 1.0), (0.9, 0.1))
+@pytest.mark.parametrize(("text", "overrides", "expected"), TABLES["what is read"])
+def test_files_and_overrides_are_read(text: str, overrides: list[str], expected: dict, tmp_path: Path) -> None:
+    """In any order, as together they must be valid. YAML 1.1 alone reads 1e-3 as text, and on and off as true and
+    false."""
+    path, again = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    path.write_text(text)
+    settings = load(path if text else None, overrides)
+    read = settings.to_dict()
+    places = {key: key.split(".") for key in expected}
+    assert {key: read[section][name] for key, (section, name) in places.items()} == expected
+    assert all(type(read[section][name]) is type(expected[key]) for key, (section, name) in places.items())
+    settings.dump(again)
+    assert load(again) == settings
 
 
 @pytest.mark.parametrize(("override", "words"), TABLES["bad overrides"])
@@ -208,21 +188,9 @@ def test_a_run_on_several_boards() -> None:
     assert config.from_dict(mixed.to_dict()) == mixed
 
 
-@pytest.mark.parametrize(
-    ("overrides", "rules"),
-    [
-        ([], Rules(7, 9.0)),
-        (["game.size=13"], Rules(13, 7.5)),
-        (["game.size=13", "game.komi=3"], Rules(13, 3.0)),
-        (["game.komi=3", "game.suicide=true"], Rules(7, 3.0, suicide=True)),
-        (["game.sizes=[]", "game.size=5", "game.komi=4"], Rules(5, 4.0)),
-    ],
-)
-def test_another_size_takes_its_own_komi(overrides: list[str], rules: Rules) -> None:
-    assert config.with_overrides(load(None, [SIZES, "game.size=7"]), overrides).game.rules() == rules
-    entries = {"size": 7, "sizes": [[7, 1, 9]]}
-    assert config.from_dict({"game": entries}).game.komi == 9.0
-    assert config.from_dict({"game": entries | {"komi": 4}}).game.komi == 4.0
+@pytest.mark.parametrize(("overrides", "rules"), TABLES["another size takes its own komi"])
+def test_another_size_takes_its_own_komi(overrides: list[str], rules: list) -> None:
+    assert config.with_overrides(load(None, [SIZES, "game.size=7"]), overrides).game.rules() == Rules(*rules)
 
 
 def test_sections_check_themselves() -> None:

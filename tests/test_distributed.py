@@ -67,11 +67,6 @@ def test_a_restart_goes_on_with_what_its_torchrun_has_begun_alone(monkeypatch: p
     assert distributed.restarts_run(time.time_ns()) and not distributed.restarts_run(10**18)
 
 
-def test_settings_that_processes_can_not_share_are_refused() -> None:
-    with pytest.raises(InputError, match="multiple of 3"):
-        limits.require_shares(tiny.config(), 3)
-
-
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> Mock:
     """What `launch` has torch start: called with the settings and the program, and what that returns with words."""
@@ -144,6 +139,8 @@ def test_the_number_of_processes(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     devices = "run.device=cuda", "run.device=cuda:1"
     assert [tuning.num_processes(tiny.config("run.processes=auto", device), lambda: 9) for device in devices] == [4, 1]
+    with pytest.raises(InputError, match="multiple of 3"):
+        limits.require_shares(tiny.config(), 3)
     config = tiny.config("training.batch=12", "pipeline.games_per_iteration=5")
     assert limits.most_processes(config) == 4
     monkeypatch.setattr(runtime, "free_bytes", lambda device: 1.5 * tuning.PROCESS_BYTES)

@@ -15,8 +15,6 @@ from zerogo.board import flood, symmetry
 from zerogo.game import Colour
 from zerogo.rules import Rules, coords
 
-PLANES = ("caught", "catching", "escaping")
-
 
 def compare(positions: list[list[list[int]]], way: str, as_katago: bool = False) -> tuple[int, int]:
     """Compares with the recursive reader on positions of one size, every second one with a banned point where KataGo's

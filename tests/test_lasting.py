@@ -2,15 +2,15 @@
 gone."""
 
 import errno
-import io
 import os
 import re
 import shutil
 import signal
 import warnings
 from collections.abc import Callable
+from itertools import chain, repeat
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 import tiny
@@ -63,7 +63,8 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
     whole: Path, tmp_path: Path, monkeypatch
 ) -> None:
     """Stopped in its games, between the simulations of a search, in its steps, and by each signal."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
+    for number in (signal.SIGHUP, signal.SIGQUIT):  # which nohup and shells ignore for what runs in the background
+        signal.signal(number, signal.SIG_DFL)
     numbers = iter([signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT] * 3)
     count = asked_at(monkeypatch, {3, 9, 60, 70, 75, 80, 130}, lambda _: ring(next(numbers)))
     phases = set()
@@ -191,21 +192,10 @@ def test_a_stream_outlives_its_reader() -> None:
 
 def test_a_log_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None:
     """Once it was closed for good, and said not even that the run goes on."""
-    raw = open(tmp_path / "log", "wb", buffering=0)
-    write, raw_is_full = raw.write, [True]
-
-    class Disk(io.RawIOBase):
-        writable = lambda self: True  # noqa: E731
-        fileno = raw.fileno
-
-        def write(self, part: bytes) -> int:
-            if raw_is_full[0]:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return write(part)
-
-    stream = PipeSafeStream(io.TextIOWrapper(io.BufferedWriter(Disk())))
+    stream = PipeSafeStream(open("/dev/full", "w"))
     print("cannot write", file=stream, flush=True)
-    raw_is_full[0] = False
+    with open(tmp_path / "log", "w") as disk:
+        os.dup2(disk.fileno(), stream.fileno())
     print("goes on", file=stream, flush=True)
     assert (tmp_path / "log").read_text().splitlines() == ["cannot write", "goes on"]
 
@@ -213,17 +203,9 @@ def test_a_log_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None
 def test_a_disk_that_refuses_is_waited_for(tmp_path: Path, monkeypatch, capsys) -> None:
     """Refused are renames of snapshots, checkpoints and shards, and what is appended to the logs."""
     monkeypatch.setattr(signals, "PATIENCE", 0.01)
-    refusals = iter([True, False, True, True] + [False] * 6 + [True] * 2 + [False] * 10**6)
-
-    def refused(work: Callable) -> Callable:
-        def wrapped(*arguments, **options):
-            if next(refusals):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return work(*arguments, **options)
-
-        return wrapped
-
-    monkeypatch.setattr(os, "replace", refused(os.replace))
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    calls = [full, DEFAULT, full, full, *[DEFAULT] * 6, full, full]
+    monkeypatch.setattr(os, "replace", Mock(wraps=os.replace, side_effect=chain(calls, repeat(DEFAULT))))
     folder = tiny.run(tmp_path, "pipeline.iterations=1")
     assert checkpoint.newest(folder).counters["iterations"] == 1
     errors = capsys.readouterr().err
@@ -258,34 +240,28 @@ def test_only_what_can_heal_is_waited_for(number: int) -> None:
         assert not waits and not said
 
 
-def put_file(path: Path) -> None:
-    """Puts a file into the place of a folder."""
-    shutil.rmtree(path, ignore_errors=True)
-    path.write_text("")
-
-
-def put_folder(path: Path) -> None:
-    """Moves a folder away and makes another one in its place."""
-    path.rename(path.with_name("moved"))
-    path.mkdir()
-
-
-FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "removed": (shutil.rmtree, "{run}: it is not there any more; the saved state is gone with it"),
-    "another": (put_folder, "{run}: it is not there any more; the saved state is gone with it; if it was moved"),
-    "games": (
-        lambda run: put_file(run / "games"),
-        r"{run}/games: File exists; the state of 2.* is saved in {run}/snapshots/snapshot-\d+.pt; --resume continues",
-    ),
-    "snapshots": (lambda run: put_file(run / "snapshots"), "{run}/snapshots: File exists; nothing of it is saved yet"),
+SAVED = r"File exists; the state of 2.* is saved in {run}/snapshots/snapshot-\d+.pt; --resume continues"
+FAULTS = {  # what is moved away, what comes in its place, and what is said
+    "removed": (".", None, "{run}: it is not there any more; the saved state is gone with it"),
+    "another": (".", Path.mkdir, "{run}: it is not there any more; the saved state is gone with it; if it was moved"),
+    "games": ("games", Path.touch, "{run}/games: " + SAVED),
+    "snapshots": ("snapshots", Path.touch, "{run}/snapshots: File exists; nothing of it is saved yet"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_folder_ends_the_run_with_what_is_saved(fault: str, tmp_path: Path, monkeypatch) -> None:
     """A run in a folder that was removed once made it anew and went on, another one tried again for ever."""
-    (spoil, sentence), folder = FAULTS[fault], tmp_path / "tiny"
-    asked_at(monkeypatch, {40}, lambda one: (spoil(one.directory), setattr(one.signals, "snapshot_requested", True)))
+    (name, put, sentence), folder = FAULTS[fault], tmp_path / "tiny"
+
+    def spoil(one: run.Run) -> None:
+        one.signals.snapshot_requested = True
+        if (folder / name).exists():
+            (folder / name).rename(tmp_path / "moved")
+        if put is not None:
+            put(folder / name)
+
+    asked_at(monkeypatch, {40}, spoil)
     with pytest.raises(InputError, match="the run ends: " + sentence.format(run=re.escape(str(folder)))):
         tiny.run(tmp_path, *TWO_ITERATIONS, "selfplay.sgf_share=1")
     assert not folder.exists() if fault == "removed" else fault != "another" or not [*folder.iterdir()]
@@ -325,10 +301,9 @@ def rollbacks_of(said: str) -> list[tuple[str, str]]:
 def test_each_rollback_in_a_row_goes_further_back_until_nothing_is_left(tmp_path: Path, monkeypatch, capsys) -> None:
     """What a run saves meanwhile is never gone back to, and does not push out what may be."""
     asked_at(monkeypatch, set(range(10, 10**5, 10)), lambda one: setattr(one.signals, "snapshot_requested", True))
-    with monkeypatch.context() as patched:
-        poisoning(patched, range(60, 10**6), averaged=False)
-        with pytest.raises(InputError, match=r"by step \d+, as after 4 rollbacks, .*=6.25e-05; look in .*train/loss"):
-            tiny.run(tmp_path, *TWO_ITERATIONS, "pipeline.iterations=9")
+    poisoning(monkeypatch, range(60, 10**6), averaged=False)
+    with pytest.raises(InputError, match=r"by step \d+, as after 4 rollbacks, .*=6.25e-05; look in .*train/loss"):
+        tiny.run(tmp_path, *TWO_ITERATIONS, "pipeline.iterations=9")
     names, rates = zip(*rollbacks_of(capsys.readouterr().err), strict=True)
     assert [name.partition("-")[0] for name in names] == ["snapshot", "snapshot", "step", "step"]
     assert [*names] == sorted(names[:2], reverse=True) + sorted(names[2:], reverse=True)
