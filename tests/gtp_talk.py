@@ -133,9 +133,16 @@ def perform(script: str) -> str:
             before, reply = tiny.files(Path()), talk.ask(line[2:].replace("FOLDER", os.getcwd()))
             assert reply[:1] != "?" or tiny.files(Path()) == before
             shown += [row.rstrip() for row in reply.splitlines()]
-            shown += [f"! {row}" for text in talk.engine.said for row in text.splitlines()] if tells else []
+            rows = "\n".join(talk.engine.said).splitlines()
+            assert not any(map(looks_like_a_reply, rows))
+            shown += map("! {}".format, rows) if tells else []
     text = "\n".join(shown).replace(os.getcwd(), "FOLDER")
     return re.sub(r"DT\[\d{4}-\d\d-\d\d\]", "DT[TODAY]", text)
+
+
+def looks_like_a_reply(row: str) -> bool:
+    """Says whether Lizzie, which merges stderr into stdout, takes a line for a reply."""
+    return row.startswith(("=", "?", "info", "play", "hold")) or " -> " in row
 
 
 def put_file(name: str, text: str = "") -> None:

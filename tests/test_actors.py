@@ -15,7 +15,7 @@ import torch
 
 from zerogo import checkpoint, sgf
 from zerogo.errors import InputError, Interrupted
-from zerogo.pipeline import actors, snapshots, watch
+from zerogo.pipeline import actors, snapshots
 from zerogo.pipeline.actors import Actor, Inbox
 from zerogo.pipeline.snapshots import RunState
 from zerogo.replay import load_with_about, save_shard
@@ -262,8 +262,3 @@ def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, 
         actor.run()
     assert not events and actor.step == 76 and set(steps) <= {24, 76} and not run.exists()
     assert "no checkpoint yet" in said[0] and "waiting for the run" in said[2] and len(said) == 3
-
-
-def test_a_run_that_takes_no_games_has_no_actors(begun: Path) -> None:
-    with pytest.raises(InputError, match="resume it with replay.external=true"):
-        watch(begun / "tiny", ["replay.external=false", "pipeline.plays=true"])

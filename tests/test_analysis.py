@@ -263,19 +263,6 @@ def test_restrictions_end_at_their_depth() -> None:
     assert may == [[False, False], [True, False], [False, True], [True, True]]
 
 
-# The field at fault, and what of a query is changed; null leaves a field out.
-BAD = json.loads((DATA / "analysis" / "bad_queries.json").read_text())
-
-
-@pytest.mark.parametrize(("field", "fields"), BAD, ids=[f"{field}-{k}" for k, (field, _) in enumerate(BAD)])
-def test_errors_name_their_field(field: str, fields: dict[str, Any]) -> None:
-    session = Session()
-    [reply] = session.ask(query(**fields))
-    assert reply.keys() == {"id", "field", "error"} and (reply["id"], reply["field"]) == ("q", field)
-    assert reply["error"] and not session.engine.is_busy
-    assert field != "allowMoves" or field in reply["error"], "it used to speak of GTP's allow"
-
-
 BROKEN = [*TABLES["broken lines"], TOO_LONG, b'\xff{"id":"a"}', "[" * 100_000, '{"id": 1' + "0" * 5000 + "}"]
 
 

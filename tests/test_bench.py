@@ -190,11 +190,6 @@ def refused(words: str, sentence: str, capsys) -> None:
     assert sentence in errors.splitlines()[-1] and "Traceback" not in errors
 
 
-@pytest.mark.parametrize(("words", "sentence"), TABLES["bad input"])
-def test_bad_input_gets_one_sentence(words: str, sentence: str, capsys) -> None:
-    refused(f"{words} {CPU}", sentence, capsys)
-
-
 # A machine with a GPU: what is judged
 
 
@@ -216,9 +211,3 @@ def test_samples_of_the_driver() -> None:
     now = time.localtime(1_700_000_000)
     line = time.strftime("%Y/%m/%d %H:%M:%S", now) + ".250, 97\n"
     assert gpu.parse_samples([line, "\n", "2026/11/22 15:59:08.123, [N/A]\n", "cut o"]) == [(1_700_000_000.25, 97.0)]
-
-
-def test_what_it_cannot_do_is_a_sentence() -> None:
-    for words, sentence in (([], "needs a CUDA device"), (["--part", "x"], "kernels and run")):
-        with pytest.raises(InputError, match=sentence):
-            command.main(command.parse(["gpu", "--device", "cpu", *words]))

@@ -11,7 +11,6 @@ import pytest
 from gtp_talk import QUICKSTART, converse, infos, raw
 from tables import tables
 
-from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import analyze
 from zerogo.gtp.analyze import AnalyzeRequest, kata_line, lz_line, read_request
@@ -79,22 +78,6 @@ def test_arguments(text: str, fields: dict) -> None:
     player, extras = Colour[fields.pop("player")] if "player" in fields else None, frozenset(fields.pop("extras", ()))
     expected = AnalyzeRequest(player=player, extras=extras, restrictions=restrict(5, **bans), **fields)
     assert read_request(text.split(), 5, analyze.EXTRAS) == expected
-
-
-@pytest.mark.parametrize("text", TABLES["refused arguments"])
-def test_what_is_not_supported_is_an_error(text: str, fresh: Engine) -> None:
-    """LizGoban asks by sending: whatever is not understood must be refused, and before a stream has begun."""
-    with pytest.raises(InputError):
-        read_request(text.split(), 5, analyze.EXTRAS)
-    assert raw(fresh, f"7 kata-analyze {text}").startswith("?7 ")
-
-
-def test_lz_analyze_knows_nothing_of_katago_and_genmove_avoids_nothing(fresh: Engine) -> None:
-    for key in analyze.EXTRAS:
-        with pytest.raises(InputError):
-            read_request([key, "true"], 5)
-    assert raw(fresh, "lz-genmove_analyze b 10 avoid b A1 1").startswith("? ")
-    assert not fresh.game.moves
 
 
 @pytest.mark.parametrize(("command", "number"), [("lz-analyze", ""), ("kata-analyze", "12")])

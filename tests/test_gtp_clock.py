@@ -4,14 +4,12 @@ lose on time."""
 import random
 import types
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import pytest
 from tables import DATA, tables
 
 from zerogo import board
-from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp.clock import Clock, Settings, TimeLeft, kata_time, kgs_time, moves_left
 from zerogo.gtp.engine import GtpEngine
@@ -43,13 +41,6 @@ def test_what_clocks_say(steps: str) -> None:
         else:
             found = getattr(made, name)(*([colour] if colour else []), *map(float, words[1:]))
             assert expected in ("", str(found)) or found == pytest.approx(float(expected)), line
-
-
-@pytest.mark.parametrize(("words", "settings"), TABLES["kgs time"])
-def test_kgs_words(words: str, settings: list | None) -> None:
-    """None: the words are refused."""
-    with pytest.raises(InputError) if settings is None else nullcontext():
-        assert kgs_time(words.split()) == Settings(*settings)
 
 
 @dataclass

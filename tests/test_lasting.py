@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from itertools import chain, repeat
 from pathlib import Path
 from unittest.mock import DEFAULT, Mock
@@ -45,7 +45,7 @@ def ring(number: int) -> None:
     signal.getsignal(number)(number, None)
 
 
-def asked_at(monkeypatch: pytest.MonkeyPatch, numbers: set[int], act: Callable[[run.Run], None]) -> list[int]:
+def asked_at(monkeypatch: pytest.MonkeyPatch, numbers: Container[int], act: Callable[[run.Run], None]) -> list[int]:
     """Acts when a run asks for the n-th time whether to snapshot; returns the count in a list."""
     count = [0]
 
@@ -86,7 +86,7 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
 
 def test_a_run_that_dies_at_any_of_its_file_operations_goes_on(whole: Path, tmp_path: Path, monkeypatch) -> None:
     """At the first one, then, going on, at the second one, and so on, before or after a file is renamed or removed."""
-    asked_at(monkeypatch, set(range(10, 1000, 10)), lambda run: setattr(run.signals, "snapshot_requested", True))
+    asked_at(monkeypatch, range(10, 1000, 10), lambda run: setattr(run.signals, "snapshot_requested", True))
     folder, deaths, newest = tmp_path / "tiny", 0, ""
 
     def go_on() -> None:
@@ -134,12 +134,11 @@ def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped
     assert max(line["sanity/new_samples_age_iterations"] for line in charted) <= 1
     stops, played = [(1, True), (2, False), (3, False), (4, False)], []  # iterations over, and whether it learns
 
-    def is_asked(self: run.Run) -> bool:
-        if stops and (self.state.iterations, self.iteration.is_learning) == stops[0]:
-            self.signals.exit_signal = signal.SIGTERM
-        return self.signals.has_request
+    def stop(one: run.Run) -> None:
+        if stops and (one.state.iterations, one.iteration.is_learning) == stops[0]:
+            one.signals.exit_signal = signal.SIGTERM
 
-    monkeypatch.setattr(run.Run, "_is_asked", is_asked)
+    asked_at(monkeypatch, range(10**6), stop)
     while stops:
         with pytest.raises(Interrupted):
             tiny.run(tmp_path / "stopped", *GATED, resume=bool(played))
@@ -300,7 +299,7 @@ def rollbacks_of(said: str) -> list[tuple[str, str]]:
 
 def test_each_rollback_in_a_row_goes_further_back_until_nothing_is_left(tmp_path: Path, monkeypatch, capsys) -> None:
     """What a run saves meanwhile is never gone back to, and does not push out what may be."""
-    asked_at(monkeypatch, set(range(10, 10**5, 10)), lambda one: setattr(one.signals, "snapshot_requested", True))
+    asked_at(monkeypatch, range(10, 10**5, 10), lambda one: setattr(one.signals, "snapshot_requested", True))
     poisoning(monkeypatch, range(60, 10**6), averaged=False)
     with pytest.raises(InputError, match=r"by step \d+, as after 4 rollbacks, .*=6.25e-05; look in .*train/loss"):
         tiny.run(tmp_path, *TWO_ITERATIONS, "pipeline.iterations=9")
