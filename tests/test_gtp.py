@@ -107,8 +107,6 @@ def test_thinking_goes_on_in_the_tree_that_is_there(talk: Talk) -> None:
         talk.value(line)
         session.set_position(talk.engine.game)
         assert session.visits <= 1
-    with pytest.raises(InputError, match="clear the board for another size"):
-        talk.engine.game.change_rules(size=9)
 
 
 @pytest.fixture(scope="module")
