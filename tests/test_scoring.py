@@ -5,11 +5,11 @@ import random
 
 import pytest
 import torch
-from implementations import HAS_CUDA, NUMBA, ONLY_TRITON, device_of, module, on
+from implementations import HAS_CUDA, NUMBA, TRITON, done
 from sgfmill.boards import Board
 from slow_scoring import parts, slow_area, slow_benson
 
-from zerogo import board, kernels, scoring
+from zerogo import board, scoring
 from zerogo.board import flood
 from zerogo.rules import Rules
 from zerogo.search import Go
@@ -123,21 +123,34 @@ def test_territory_counts_prisoners_and_the_dead_of_both_sides():
     assert found == [10 + 3 + 1 - 5 - 1 - 1, 10 + 3 + 1 - 0 - 1, 0 + 3 - 5 - 1 - 1]
 
 
-@WAYS
-def test_games_of_mixed_sizes_are_scored_as_if_alone(way, use):
-    use(way)
-    rng = random.Random(3)
-    sizes = [1, 2, 3, 4, 5, 7, 9] * 12
-    grids = [random_legal(n, rng, rng.uniform(0.3, 0.95)) for n in sizes]
-    rules = [Rules(size=n, komi=0.5, suicide=bool(i % 2)) for i, n in enumerate(sizes)]
-    state = as_state(padded(grids, 9), rules)
-    together = scoring.final_score_black(state), scoring.final_ownership_black(state), scoring.all_pass_alive(state)
+# Boards of 1 point, of one colour, without a stone, with strings that have no liberty, all alive, and with so many
+# regions that there can't be more.
+ODD = [[[0]], [[1]], [[1, 2], [2, 1]], [[0, 1], [1, 0]], [[1, 1], [1, 1]], [[0] * 7] * 7, [[2] * 7] * 7]
+ODD += [[[0, colour, colour], [colour] * 3, [colour, colour, 0]] for colour in (1, 2)]
+ODD += [[[1 if (r + c) % 2 else 0 for c in range(7)] for r in range(7)]]
+
+
+def scored(state: board.State) -> list[torch.Tensor]:
+    """Returns all that is told of positions, without and with the rule of vital regions."""
+    rows = scoring.pass_alive_rows(state.black, state.white, state.on_board, state.rules.suicide, by_vital=False)
+    ends = scoring.final_score_black(state), scoring.final_ownership_black(state)
+    return [scoring.all_pass_alive(state), *ends, *rows]
+
+
+@pytest.mark.parametrize("way", [NUMBA, "plain", "blind", TRITON])
+def test_games_of_mixed_sizes_are_scored_as_if_alone(way):
+    """Suicide allowed or not, some boards full of eyes; alone they are scored by the usual kernels."""
+    rng, many = random.Random(3), way != "triton" or HAS_CUDA
+    grids = [random_legal(n, rng, rng.uniform(0.5, 0.95)) for n in [1, 2, 3, 4, 5, 6, 7] * (24 if many else 3)]
+    grids = [[[c and rng.choice((c, c, 1)) for c in row] for row in grid] for grid in grids] + ODD
+    rules = [Rules(size=len(grid), komi=0.5, suicide=bool(i % 3 == 0)) for i, grid in enumerate(grids)]
+    together = done(way, scored, as_state(padded(grids, 7), rules), names=("scoring",))
+    assert together[0].any() and not together[0].all() and all((rows != 0).any() for rows in together[3:])
     for i, grid in enumerate(grids):
-        alone_state = as_state(torch.tensor([grid], dtype=torch.int8), rules[i])
-        assert scoring.final_score_black(alone_state)[0] == together[0][i]
-        assert torch.equal(scoring.final_ownership_black(alone_state)[0], together[1][i, : sizes[i], : sizes[i]])
-        assert scoring.all_pass_alive(alone_state)[0] == together[2][i]
-        assert not together[1][i, sizes[i] :].any() and not together[1][i, :, sizes[i] :].any()
+        alone = scored(as_state(torch.tensor([grid], dtype=torch.int8), rules[i]))
+        for one, whole in zip(alone, together, strict=True):
+            assert torch.equal(one[0], whole[i][(slice(len(grid)),) * whole[i].ndim])
+            assert one[0].count_nonzero() == whole[i].count_nonzero(), "something lies beyond the board"
 
 
 def test_empty_boards_belong_to_nobody():
@@ -149,28 +162,3 @@ def test_empty_boards_belong_to_nobody():
     stones = torch.zeros(4, 5, 5, dtype=torch.int8)
     with pytest.raises(ValueError, match=r"suicide is \[1\]; it must be one bool, or bool \[4\]"):
         scoring.pass_alive(stones, suicide=torch.tensor([True]))
-
-
-@ONLY_TRITON
-def test_triton_finds_the_same(way):
-    """Random positions of sizes together, suicide allowed or not, some full of eyes; boards of 1 point, of one colour,
-    without a stone, and with strings that have no liberty."""
-    rng = random.Random(21)
-    sizes = [1, 2, 3, 4, 5, 6, 7] * (200 if HAS_CUDA else 6)
-    grids = [random_legal(n, rng, rng.uniform(0.6, 0.95)) for n in sizes]
-    grids = [[[c and rng.choice((c, c, 1)) for c in row] for row in grid] for grid in grids]
-    odd = [[[0]], [[1]], [[1, 2], [2, 1]], [[0, 1], [1, 0]], [[1, 1], [1, 1]], [[0] * 7] * 7, [[2] * 7] * 7]
-    odd += [[[1 if (r + c) % 2 else 0 for c in range(7)] for r in range(7)]]  # so many regions that there can't be more
-    grids, sizes = grids + odd, sizes + [len(grid) for grid in odd]
-    state = as_state(padded(grids, 7), [Rules(size=n, suicide=bool(i % 3 == 0)) for i, n in enumerate(sizes)])
-    given = state.black, state.white, state.on_board, state.rules.suicide
-    moved, both, fast = on(device_of(way), given), [], module("scoring", way)
-    for by_vital in (False, True):
-        with kernels.plain():
-            areas, settled = scoring.pass_alive_rows(*given, by_vital=by_vital), scoring.all_pass_alive(state)
-        for found, wanted in zip(fast.pass_alive_rows(*moved, by_vital), areas, strict=True):
-            assert torch.equal(found.cpu(), wanted)
-        both.append(torch.stack(areas))
-    assert (both[0] & ~both[1] == 0).all() and not torch.equal(*both)
-    assert torch.equal(fast.all_pass_alive(*moved).cpu(), settled)
-    assert settled.any() and not settled.all() and all((area != 0).any() for area in areas)
