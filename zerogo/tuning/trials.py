@@ -1,8 +1,7 @@
 """What `tuning` tries in a process of its own before a program relies on it: `python -m zerogo.tuning.trials`.
 
 Whether kernels compute what torch does, module by module on drawn inputs, and how long a network takes in a precision,
-or in several processes.
-Either may kill the process or never end; the process that asked then knows what was being tried.
+or in several processes. Either may kill the process or hang; the process that asked then knows what was being tried.
 
 A request is a line of JSON on stdin: {"device": its name, "tasks": […]}, each task the name of one of TASKS and its
 arguments. The answers are lines of JSON on stdout, in the order of the tasks, after "ready": what the function

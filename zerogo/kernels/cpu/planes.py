@@ -84,10 +84,9 @@ def _history(first, last, black, white, recent, mover, rows):
     number = rows.shape[1] // 2
     for game in range(first, last):
         side = mover[game] - 1
-        own_stones, other = (black, white) if side == 0 else (white, black)
-        rows[game, 0], rows[game, number] = own_stones[game], other[game]
-        for ago in range(1, number):
-            for row in range(rows.shape[2]):
+        for row in range(rows.shape[2]):
+            rows[game, side * number, row], rows[game, (1 - side) * number, row] = black[game, row], white[game, row]
+            for ago in range(1, number):
                 rows[game, ago, row] = recent[game, ago - 1, side, row]
                 rows[game, number + ago, row] = recent[game, ago - 1, 1 - side, row]
 

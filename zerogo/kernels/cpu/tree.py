@@ -462,11 +462,13 @@ def _number_kept(parents, place, base, size, new_root):
 @inline
 def _move(trees, place, row, target):
     """Moves a node down to its new place, from where the node there has been moved or dropped; children and parent by
-    their new places."""
-    trees.words[target], trees.prior[target] = trees.words[row], trees.prior[row]
+    their new places. Loops, as Numba takes 3 s to compile copies of slices."""
+    for word in range(trees.words.shape[1]):
+        trees.words[target, word] = trees.words[row, word]
     for move in range(trees.children.shape[1]):
         child = trees.children[row, move]
         trees.children[target, move] = place[child] if child > NULL_NODE else child
+        trees.prior[target, move] = trees.prior[row, move]
     trees.visits[target], trees.value_sum[target] = trees.visits[row], trees.value_sum[row]
     trees.square_sum[target], trees.value[target] = trees.square_sum[row], trees.value[row]
     trees.terminal[target] = trees.terminal[row]
