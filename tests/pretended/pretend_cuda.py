@@ -4,8 +4,9 @@
 
 A `TorchDispatchMode`, entered in every thread, sees each operation behind autograd and autocast, runs it on the tensors
 on the host, counts launches and waits, and raises what CUDA would raise. In a capture nothing runs; a replay makes the
-calls of the capture again. Triton's kernels run in its interpreter, every address checked, and may not read what they
-wrote before a barrier. What it can't show: streams beside each other, cuDNN, NCCL, TF32, rounding, time.
+calls of the capture again. Triton's kernels run in its interpreter, every address checked, and without a barrier may
+neither read what they wrote nor write over what another lane of a tile read. What it can't show: streams beside each
+other, cuDNN, NCCL, TF32, rounding, time.
 
 A folder named by PRETEND_REPORT gets the launches and waits of each process as a JSON file."""
 
@@ -324,7 +325,8 @@ def _noted(function, arguments, named):
 
 
 class Addresses:
-    """The memory that one launch may touch, and what its present program wrote since its last barrier."""
+    """The memory that one launch may touch, and what its present program wrote since its last barrier, and which lanes
+    of tiles read what."""
 
     def __init__(self, kernel: str, parts) -> None:
         import numpy as np
@@ -334,25 +336,41 @@ class Addresses:
         spans = sorted((t.data_ptr(), t.data_ptr() + n * t.element_size()) for t, n in zip(tensors, last, strict=True))
         starts, ends = np.array(spans or [(0, 0)], dtype=np.int64).T
         self.kernel, self.starts, self.ends = kernel, starts, np.maximum.accumulate(ends)
-        self.program, self.written = None, set()
+        self.program = None
+        self.pass_barrier()
+
+    def pass_barrier(self) -> None:
+        """Forgets what was read and written: from here on all threads see it."""
+        self.written, self.readers = set(), {}
 
     def check(self, pointers, mask, what: str) -> None:
-        """Raises for addresses beyond the arguments, and where a program reads what it wrote without a barrier."""
+        """Raises for addresses beyond the arguments, and where a program reads what it wrote without a barrier, or
+        writes over what another lane read."""
         import numpy as np
         from triton.runtime import interpreter
 
-        at = np.asarray(pointers.data).reshape(-1).astype(np.int64)
+        shape, at = np.shape(pointers.data), np.asarray(pointers.data).reshape(-1).astype(np.int64)
+        lanes, is_tile = np.arange(at.size), at.size > 1
         if mask is not None:
-            at = at[np.broadcast_to(np.asarray(mask.data).reshape(-1).astype(bool), at.shape)]
+            is_used = np.broadcast_to(np.asarray(mask.data).reshape(-1).astype(bool), at.shape)
+            at, lanes = at[is_used], lanes[is_used]
         place = np.searchsorted(self.starts, at, side="right") - 1
         if len(at) and ((place < 0).any() or (at >= self.ends[place]).any()):
             raise RuntimeError(f"CUDA error: an illegal memory access was encountered ({self.kernel}: {what})")
         if interpreter.interpreter_builder.grid_idx != self.program:
-            self.program, self.written = interpreter.interpreter_builder.grid_idx, set()
+            self.program = interpreter.interpreter_builder.grid_idx
+            self.pass_barrier()
+        pairs = [(address, (shape, lane)) for address, lane in zip(at.tolist(), lanes.tolist(), strict=True)]
         if what == "store":
             self.written.update(at.tolist())
+            if is_tile and any(self.readers.get(address, place) != place for address, place in pairs):
+                raise RuntimeError(f"{self.kernel} writes without a barrier over what another of its threads may read")
         elif not self.written.isdisjoint(at.tolist()):
             raise RuntimeError(f"{self.kernel} reads without a barrier what another of its threads may have written")
+        elif is_tile:
+            for address, place in pairs:
+                if self.readers.setdefault(address, place) != place:
+                    self.readers[address] = "several"
 
 
 def _install_triton() -> None:
@@ -390,7 +408,7 @@ def _install_triton() -> None:
         setattr(builder, name, operation)
 
     interpreter.GridExecutor.__call__ = call
-    builder.create_barrier = lambda self: LOCAL.addresses.written.clear()
+    builder.create_barrier = lambda self: LOCAL.addresses.pass_barrier()
     checked("create_masked_load", "load", 0)
     checked("create_masked_store", "store", 1)
 

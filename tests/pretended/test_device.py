@@ -66,17 +66,20 @@ def test_kernels_keep_to_their_arguments_and_wait_for_what_they_wrote() -> None:
     import triton.language as tl
 
     @triton.jit
-    def shift(given, found, first, WAITS: tl.constexpr):
+    def shift(given, found, first, WAITS: tl.constexpr, TURNS: tl.constexpr):
         at = tl.arange(0, 4)
         tl.store(found + at, tl.load(given + first + at))
         if WAITS:
             tl.debug_barrier()
-        tl.store(found + at, tl.load(found + 3 - at))
+        turned = tl.load(found + 3 - at)
+        if TURNS:
+            tl.debug_barrier()
+        tl.store(found + at, turned)
 
     given, found = torch.arange(4, device="cuda"), torch.zeros(4, dtype=torch.int64, device="cuda")
-    shift[(1,)](given, found, 0, WAITS=True)
+    shift[(1,)](given, found, 0, True, True)
     assert found.tolist() == [3, 2, 1, 0]
-    with pytest.raises(Exception, match="illegal memory access"):
-        shift[(1,)](given, found, 1, WAITS=True)
-    with pytest.raises(Exception, match="without a barrier"):
-        shift[(1,)](given, found, 0, WAITS=False)
+    faults = {"illegal memory access": (1, True, True), "reads without": (0, False, True)}
+    for words, arguments in (faults | {"writes without a barrier": (0, True, False)}).items():
+        with pytest.raises(Exception, match=words):
+            shift[(1,)](given, found, *arguments)
