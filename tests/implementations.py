@@ -49,7 +49,7 @@ def doing(way: str, *names: str) -> Iterator[None]:
             offered = {name: kernels._module(name, "cuda") for name in names or kernels.NAMES["cuda"]}
             patch.setattr(kernels, "module_for", lambda name, device: offered.get(name))
         elif way != "numba":
-            patch.setattr(kernels, "_in_use", False)
+            patch.setattr(kernels, "_only", kernels.NOTHING)
         if way == "torch":
             for name in LOOKS:
                 patch.setattr(Tensor, name, _refuse)

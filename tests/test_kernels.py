@@ -26,7 +26,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 @pytest.fixture(autouse=True)
 def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forgets what is known of the compilers, before and after."""
-    monkeypatch.setattr(kernels, "_in_use", True)
+    monkeypatch.setattr(kernels, "_only", None)
     for function in (kernels._obstacle, kernels._module):
         function.cache_clear()
     yield
@@ -78,13 +78,10 @@ def test_triton_is_tried_once_and_only_on_a_gpu(monkeypatch: pytest.MonkeyPatch)
     with kernels.plain():
         assert kernels.module_for("board", CUDA) is None and kernels.in_use(CUDA) == "torch alone" and not probes
     assert kernels._obstacle("cuda") is None and kernels.in_use(CUDA) == "kernels by triton" and probes == ["driver"]
-    for without in ("a GPU", "compiling"):
+    for change in ((torch.cuda, "is_available", lambda: False), (os, "environ", {"TRITON_INTERPRET": "1"})):
         kernels._obstacle.cache_clear()
         with monkeypatch.context() as patch:
-            if without == "a GPU":
-                patch.setattr(torch.cuda, "is_available", lambda: False)
-            else:
-                patch.setenv("TRITON_INTERPRET", "1")
+            patch.setattr(*change)
             assert kernels._obstacle("cuda") is None and probes == ["driver"]
 
 

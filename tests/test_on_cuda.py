@@ -218,7 +218,7 @@ def test_a_match_keeps_its_graphs_from_move_to_move(monkeypatch) -> None:
 @pytest.mark.parametrize("sizes", ["[]", "[[3, 1, 4.5], [2, 1, 0.5]]"])
 def test_a_training_step_waits_for_nothing(sizes: str) -> None:
     """Taking the samples from a ring on the GPU, turning them, the losses of all heads and at every eighth step their
-    metrics, clipping, the optimiser, averages of weights and of statistics; few launches besides the network's."""
+    metrics, clipping, the optimiser, averages of weights and of statistics; and takes few launches."""
     settings, encoder = tiny.config("replay.reuse=1000", f"game.sizes={sizes}"), make_encoder("zero17", True)
     shape = dataclasses.replace(settings.network, heads=dict.fromkeys(LOSSES, 0.5))
     network = Network(shape, encoder.num_planes, encoder.num_globals, 3)
@@ -227,15 +227,11 @@ def test_a_training_step_waits_for_nothing(sizes: str) -> None:
     ring.add(random_self_play(settings.game, 12, 1, 0, tiny.CPU).all_samples())
     for measures in (True, False):  # tables are made once
         trainer.step(ring.sample_batch(16), measures)
-    planes, inputs, targets = trainer.turned(ring.sample_batch(16))
-    with seen() as of_network, torch.autocast("cuda", dtype=torch.bfloat16):
-        outputs = network(planes, inputs, targets.on_board)
-        torch.autograd.backward([output.sum() for output in outputs.values()])
-        trainer.optimizer.step()
-    for measures, most in ((False, 60), (True, 90)):
+    most = 210 if sizes == "[]" else 450  # of which 160 and 380 are the network's and the optimiser's
+    for measures in (False, True):
         with no_waiting(), seen() as step:
             trainer.step(ring.sample_batch(16), measures)
-        assert step.launches.total() - of_network.launches.total() <= most, step.launches
+        assert step.launches.total() <= most + 30 * measures, step.launches
     with no_waiting():
         trainer.refresh_statistics([ring.sample_batch(16)])
         trainer.measure(ring.sample_batch(16))
@@ -249,7 +245,7 @@ SMALLEST += "selfplay.slots=4 selfplay.random_opening_games=8 pipeline.games_per
 
 @counted
 def test_a_run_has_matches_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_in_use", True)  # which the run changes for its process
+    monkeypatch.setattr(kernels, "_only", None)  # which the run changes for its process
     folder = tiny.run(tmp_path, *SMALLEST, "evaluation.every_iterations=1", "pipeline.iterations=2")
     assert any("eval/random_winrate" in line for line in tiny.lines(folder / "logs" / "metrics.jsonl"))
 
@@ -257,7 +253,7 @@ def test_a_run_has_matches_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @counted
 def test_an_actor_plays_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until both are told to end: the run while it waits for games, the actor when its first shard is written."""
-    monkeypatch.setattr(kernels, "_in_use", True)
+    monkeypatch.setattr(kernels, "_only", None)
     monkeypatch.setattr(Inbox, "wait", lambda *_: signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None))
     with pytest.raises(Interrupted):
         tiny.run(tmp_path, "replay.external=true", "pipeline.plays=false", *SMALLEST)
@@ -273,7 +269,7 @@ def test_an_actor_plays_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @counted
 def test_the_tab_thinks_on_the_device_with_kernels_that_were_tried(tmp_path: Path, monkeypatch) -> None:
     tried: list[tuple[str, int]] = []
-    monkeypatch.setattr(tuning, "prove_kernels", lambda device, size: tried.append((device.type, size)))
+    monkeypatch.setattr(tuning, "prove_kernels", lambda device, size, *_: tried.append((device.type, size)))
     monkeypatch.setattr(tuning, "ask", lambda *_: [{"fault": "is not tried here"}])
     checkpoint.save(tmp_path / "a.pt", tiny.fresh_checkpoint(tiny.config()))
     asked = {"networks": [str(tmp_path / "a.pt")], "position": {"size": 3, "moves": []}, "visits": 4, "on_device": True}

@@ -507,6 +507,6 @@ def test_one_game_gets_leaves_as_its_simulations_bear(pretended: list[int]) -> N
 
 
 def test_a_run_without_kernels_says_so(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(kernels, "_in_use", True)
+    monkeypatch.setattr(kernels, "_only", None)
     train(tiny.config(f"run.directory={tmp_path}", "run.kernels=plain", "pipeline.iterations=1"))
-    assert ", torch alone, " in capsys.readouterr().out.splitlines()[0] and not kernels._in_use
+    assert ", torch alone, " in capsys.readouterr().out.splitlines()[0] and kernels._only == kernels.NOTHING

@@ -118,17 +118,16 @@ def pretended_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int
 
 
 def test_threads(pretended_threads: dict[str, int]) -> None:
-    assert tuning.set_up_cpu(0) == tuning.THREADS.largest == 6
+    """A second start does not begin with lowered threads; a number that was asked for stays."""
+    for _ in range(2):
+        assert tuning.set_up_cpu(0) == tuning.THREADS.largest == 6
+        rates_of(tuning.THREADS, {1: 95, 2: 90, 3: 80, 6: 60}, 120)
+        assert pretended_threads["now"] == 1
     assert tuning.set_up_cpu(2) == 2
+    rates_of(tuning.THREADS, {1: 100, 2: 100}, 10)
+    assert pretended_threads["now"] == 2
     with pytest.raises(InputError, match="threads is -1"):
         tuning.set_up_cpu(-1)
-
-
-def test_a_second_start_does_not_begin_with_lowered_threads(pretended_threads: dict[str, int]) -> None:
-    tuning.set_up_cpu(0)
-    rates_of(tuning.THREADS, {1: 95, 2: 90, 3: 80, 6: 60}, 120)
-    assert pretended_threads["now"] == 1
-    assert tuning.set_up_cpu(0) == tuning.THREADS.largest == 6
 
 
 def rates_of(choice: tuning.ThreadChoice, machine: Mapping[int, float], seconds: float) -> float:
@@ -158,12 +157,6 @@ def test_threads_by_what_the_machine_gives(most: int, quiet: dict, busy: dict, m
     assert busy[choice.now] == max(busy.values())
     assert rates_of(choice, quiet, 300) > 0.75 * max(quiet.values()) and choice.now == most
     assert used and set(used) <= quiet.keys()
-
-
-def test_a_number_of_threads_that_was_asked_for_stays(pretended_threads: dict[str, int]) -> None:
-    tuning.set_up_cpu(2)
-    rates_of(tuning.THREADS, {1: 100, 2: 100}, 10)
-    assert pretended_threads["now"] == 2
 
 
 def test_what_is_compared_has_one_number_of_threads(pretended_threads: dict[str, int]) -> None:
@@ -199,6 +192,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., N
     """Makes another process answer questions, of which this one knows nothing; without a table there is none."""
     monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(kernels, "_refused", {kind: {} for kind in kernels.COMPILERS})
+    monkeypatch.setattr(kernels, "untried", {})
 
     def answer(table: dict | None = None, *, forgets: bool = True, keeps: bool = True) -> None:
         for path in () if keeps else tmp_path.glob("*.json"):
@@ -233,7 +227,7 @@ def test_what_takes_too_long_is_not_used_and_tried_again(stand_in: Callable, mon
     """It may have been the machine's load, so nothing is kept on the disk."""
     stand_in({"precision": "hangs"})
     monkeypatch.setattr(questions, "TASK_SECONDS", 0.0)
-    with pytest.warns(UserWarning, match="bfloat16 could not be tried .it took longer than 0 s.*: float32"):
+    with pytest.warns(UserWarning, match="bfloat16 could not be tried .it took longer than 0 s.*, so float32 is used"):
         assert tuning.pick_dtype("auto", CPU, AUTO) == torch.float32
     assert not [*kernels.cache_folder().glob("*.json")]
 
@@ -269,10 +263,10 @@ def test_all_ranks_have_the_precision_of_rank_0(stand_in: Callable, monkeypatch:
     for dtype in (torch.float32, torch.bfloat16):
         stand_in(table)
         monkeypatch.setattr(tuning.distributed, "broadcast_from_rank0", lambda *_, dtype=dtype: dtype)
-        assert tuning.tune(AUTO, CPU) == dtype
+        assert tuning.tune(AUTO, CPU, kernels.OPTIONAL) == dtype
     stand_in(table | {"precision": "SIGILL"}, keeps=False)
     with pytest.raises(InputError, match="precision is bfloat16, which ends with an illegal instruction on this CPU"):
-        tuning.tune(AUTO, CPU)
+        tuning.tune(AUTO, CPU, kernels.OPTIONAL)
 
 
 @pytest.mark.parametrize("table", [None, {"precision": "SIGKILL"}, {"precision": 3}], ids=str)
@@ -308,11 +302,19 @@ def test_kernels_that_are_wrong_are_refused_by_name(stand_in: Callable) -> None:
     assert [str(one.message) for one in said] == sentences
     assert {name for name in names if kernels.module_for(name, CPU) is None} == set(faults)
     assert kernels.in_use(CPU) == "kernels by numba but for tree, scoring, by torch"
-
-
-def test_plain_kernels_are_not_tried(stand_in: Callable) -> None:
     with kernels.plain():
-        assert tuning.prove_kernels(CPU, 9) == {}
+        assert tuning.prove_kernels(CPU, 9) == {}, "not tried"
+
+
+def test_what_is_not_needed_is_tried_at_its_first_use(stand_in: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in({"precision": RATES})
+    tuning.tune(AUTO, CPU, {"tactics"})
+    stand_in({"ladders": "SIGSEGV", "playouts": "SIGSEGV"}, forgets=False)
+    monkeypatch.setattr(kernels, "refuse", lambda *_: True)
+    for use, name, *device in ((kernels.module_for, "playouts", CPU), (kernels.cpu_loops, "ladders")):
+        with pytest.warns(UserWarning, match=f"the kernel {name} by numba ends with a segmentation fault"):
+            use(name, *device)
+    assert kernels.module_for("tactics", CPU) and not kernels.untried
 
 
 def test_ranks_ask_one_process(stand_in: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +341,7 @@ def test_the_process_itself(stand_in: Callable, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     wrong = {"task": ["precision", {"game": {"size": 99}}, "cpu"]}
-    kernel = next(one for one in tuning._kernel_questions(CPU, 9)["cpu"] if one["task"][1] == "scoring")
+    kernel = tuning._kernel_questions(CPU, 9, {"scoring"})[0]
     rates, fault, right = questions.ask([tuning._precision_question(AUTO, CPU), wrong, kernel])
     assert rates.keys() in (RATES.keys(), {"fault"}) and right == {}
     assert "fault" in rates or all(rate > 0 for pair in rates.values() for rate in pair)

@@ -189,12 +189,14 @@ def set_up(config: Config, checkpoints: dict[str, Checkpoint] | None = None, pre
     """Sets up this process by `config.run` (threads, memory, kernels, device), and returns the set-up. precision: the
     one that a run has chosen for run.precision=auto, empty for none."""
     from zerogo import kernels, tuning
+    from zerogo.features import make_encoder
     from zerogo.system import runtime
 
     tuning.set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
     device = runtime.pick_device(config.run.device)
-    return Setup(config, device, tuning.tune(config, device, precision), checkpoints or {})
+    readers = make_encoder(config.features.encoder, False).readers
+    return Setup(config, device, tuning.tune(config, device, readers, precision), checkpoints or {})
 
 
 def shipped_network(size: int) -> str | None:

@@ -50,10 +50,10 @@ class Encoder:
 
     name: a preset's, or the names of the groups. plane_names: what each of the C planes shows, global_names: what each
     of the g global inputs of a position is; all names are different. With `komi_input` the komi is a global input,
-    unless one of the groups holds it already."""
+    unless one of the groups holds it already. readers: see `kernels.readers_of`."""
 
     def __init__(self, name: str, groups: Sequence[str], komi_input: bool) -> None:
-        self.name = name
+        self.name, self.readers = name, kernels.readers_of(groups)
         all_groups = [make_group(group) for group in groups]
         if komi_input and not any(group.tells_komi for group in all_groups):
             all_groups.append(make_group("komi"))

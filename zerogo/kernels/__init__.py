@@ -11,44 +11,65 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import tempfile
+import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
-READERS = ("ladders", "tactics")  # without a torch version
-# The modules of each kind of device.
-NAMES = {
-    "cpu": ("board", "tree", "leaf_states", "planes", "scoring", "playouts", *READERS),
-    "cuda": ("board", "draws", "tree", "roots", "leaf_states", "planes", "scoring", "playouts", *READERS)
-    + ("epilogues",),
-}
+# The modules without a torch version, by what the names of the encoders' groups hold that need them.
+READERS = {"ladders": "ladder", "tactics": "liberties|capture_size|captures|self_atari|connects|weakest|ko_takes"}
+OPTIONAL = ("playouts", *READERS)  # which many programs don't need
+COMMON = ("board", "tree", "leaf_states", "planes", "scoring", *OPTIONAL)
+NAMES = {"cpu": COMMON, "cuda": (*COMMON, "draws", "roots", "epilogues")}  # the modules of each kind of device
+NOTHING = "", ""  # a module that does not exist, see `only`
+ALL = {*NAMES["cpu"], *NAMES["cuda"]}
 COMPILERS = {"cpu": "numba", "cuda": "triton"}  # by kind of device
 KEPT_FOLDERS = 4  # of compiled kernels in one place: one for each version of zerogo that is used there
 OLDEST = (7, 5)  # the least compute capability that Triton compiles for
 PACKAGE = Path(__file__).parents[1]
-_in_use = True
 _only: tuple[str, str] | None = None  # see `only`
 _refused: dict[str, dict[str, str]] = {kind: {} for kind in COMPILERS}  # why, by kind of device and module
+untried: dict[str, dict[int, Callable[[], object]]] = {}  # what tries a module before its first use, by side of boards
+_trying = threading.RLock()
 
 
 def module_for(name: str, device: torch.device) -> ModuleType | None:
     """Returns the kernels `name` ("board", "tree", …) for a device, None where there are none or none are wanted."""
     if _only is not None:
         return _module(*_only) if name == _only[0] else None
-    return _module(name, device.type) if _in_use and name not in _refused.get(device.type, ()) else None
+    try_first(name)
+    return _module(name, device.type) if name not in _refused.get(device.type, ()) else None
+
+
+def try_first(name: str) -> None:
+    """Tries a module unless that was done, lest it be tried in the middle of a game; other threads wait meanwhile."""
+    if name in untried and _only is None:
+        with _trying:
+            for attempt in untried.get(name, {}).values():
+                attempt()
+            untried.pop(name, None)
+
+
+def readers_of(groups: Iterable[str]) -> set[str]:
+    """Returns which of `READERS` groups of an encoder need, and tries them first."""
+    names = {name for name, words in READERS.items() if re.search(words, " ".join(groups))}
+    for name in names:
+        try_first(name)
+    return names
 
 
 def are_in_use(kind: str) -> bool:
     """Says whether a kind of device has kernels here, and they are wanted."""
-    return _in_use and kind in COMPILERS and _obstacle(kind) is None
+    return _only is None and kind in COMPILERS and _obstacle(kind) is None
 
 
 def refuse(kind: str, name: str, why: str) -> bool:
@@ -68,6 +89,7 @@ def refuse(kind: str, name: str, why: str) -> bool:
 def cpu_loops(name: str) -> ModuleType:
     """Returns the CPU's kernels `name` ("ladders" or "tactics"), which have no torch version, for devices without
     kernels of their own; without Numba they are loops in Python."""
+    try_first(name)
     return importlib.import_module(f"zerogo.kernels.cpu.{name}")
 
 
@@ -112,14 +134,14 @@ def _try_triton() -> None:
 
 def choose(kernels: str) -> None:
     """Leaves everything in this process to torch where run.kernels is "plain"; "auto" changes nothing."""
-    global _in_use
-    _in_use = _in_use and kernels != "plain"
+    global _only
+    _only = NOTHING if kernels == "plain" else _only
 
 
 def in_use(device: torch.device) -> str:
     """Returns for a person what does the work of kernels on a device."""
     compiler = COMPILERS.get(device.type)
-    if not _in_use or compiler is None:
+    if _only is not None or compiler is None:
         return "torch alone"
     obstacle, refused = _obstacle(device.type), _refused[device.type]
     if obstacle is not None:
@@ -127,15 +149,9 @@ def in_use(device: torch.device) -> str:
     return f"kernels by {compiler}" + (f" but for {', '.join(refused)}, by torch" if refused else "")
 
 
-@contextmanager
-def plain() -> Iterator[None]:
+def plain() -> AbstractContextManager[None]:
     """Leaves everything to torch inside a `with` block: the oracle of the kernels, and what runs without a compiler."""
-    global _in_use
-    before, _in_use = _in_use, False
-    try:
-        yield
-    finally:
-        _in_use = before
+    return only(*NOTHING)
 
 
 @contextmanager

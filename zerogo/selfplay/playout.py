@@ -66,6 +66,7 @@ class PlayoutEvaluator:
     search gives, or else of the position, so a game comes out alike alone and among many."""
 
     def __init__(self, num_playouts: int = 1) -> None:
+        kernels.try_first("playouts")
         self.num_playouts = num_playouts
 
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:

@@ -113,7 +113,7 @@ def _load_analyst(path: str, changed: int, on_device: bool) -> tuple[Analyst, An
     """Returns the analyst of a checkpoint's file, and its session. changed: when the file was written."""
     saved, device = checkpoint.load(path), runtime.pick_device("auto" if on_device else "cpu")
     precision = f"run.precision={'auto' if on_device else 'float32'}"
-    dtype = tuning.tune(with_overrides(saved.config, [precision]), device)
+    dtype = tuning.tune(with_overrides(saved.config, [precision]), device, ())
     analyst = make_analyst(saved, saved.config.evaluation, device, dtype)
     return analyst, AnalysisSession(analyst, most_bytes=MOST_TREE)
 

@@ -8,9 +8,9 @@ import ctypes
 import importlib
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -34,16 +34,18 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
 MEASURED_BATCH = 1024  # positions, for which `pick_epilogues` tries both ways
 
 
-def tune(config: Config, device: torch.device, earlier: str = "") -> torch.dtype:
+def tune(config: Config, device: torch.device, needed: Collection[str], earlier: str = "") -> torch.dtype:
     """Does what `prove_kernels` and `pick_dtype` do for a config, with one process for all trials, and returns the
-    dtype: rank 0's on all ranks. earlier: the precision that this run picked on such a device before. Raises InputError
-    where that dtype does not work on a rank."""
-    size = config.game.largest_size
-    questions = [question for of_kind in _kernel_questions(device, size).values() for question in of_kind]
-    if config.run.precision != "float32":
-        questions.append(_precision_question(config, device))
-    ask(questions, device)
-    prove_kernels(device, size)
+    dtype: rank 0's on all ranks. needed: those of `kernels.OPTIONAL` that the config needs; the others are tried before
+    their first use, by an opponent's encoder for example. earlier: the precision that this run picked on such a device
+    before. Raises InputError where that dtype does not work on a rank."""
+    size, names = config.game.largest_size, kernels.ALL - (set(kernels.OPTIONAL) - set(needed))
+    for name in kernels.ALL - names:
+        if _kernel_questions(device, size, {name}):
+            kernels.untried.setdefault(name, {})[size] = partial(prove_kernels, device, size, {name})
+    precision = [] if config.run.precision == "float32" else [_precision_question(config, device)]
+    ask([*_kernel_questions(device, size, names), *precision], device)
+    prove_kernels(device, size, names)
     dtype = distributed.broadcast_from_rank0(pick_dtype, config.run.precision, device, config, earlier)
     return distributed.run_and_sync_errors(pick_dtype, str(dtype).removeprefix("torch."), device, config)
 
@@ -56,31 +58,28 @@ def _warn_once(sentence: str) -> None:
 # Kernels
 
 
-def prove_kernels(device: torch.device, size: int) -> dict[str, str]:
-    """Refuses those modules of the kernels that are wrong on this machine, with a warning, and returns what is wrong
+def prove_kernels(device: torch.device, size: int, names: Collection[str] = kernels.ALL) -> dict[str, str]:
+    """Refuses the named modules of kernels that are wrong on this machine, with a warning, and returns what is wrong
     with each, "" for nothing, by compiler and name. size: the boards' side, for which a GPU's kernels are compiled."""
-    faults = {}
-    for kind, questions in _kernel_questions(device, size).items():
-        for question, answer in zip(questions, ask(questions, device), strict=True):
-            name, compiler = question["task"][1], kernels.COMPILERS[kind]
-            faults[f"{compiler} {name}"] = what = answer.get("fault", answer.get("untried", ""))
-            if "fault" in answer and kernels.refuse(kind, name, what):
-                _warn_once(f"the kernel {name} by {compiler} {what} on this machine: not used")
+    faults, questions = {}, _kernel_questions(device, size, names)
+    for question, answer in zip(questions, ask(questions, device), strict=True):
+        _, name, kind, _ = question["task"]
+        faults[f"{kernels.COMPILERS[kind]} {name}"] = what = answer.get("fault", answer.get("untried", ""))
+        if "fault" in answer and kernels.refuse(kind, name, what):
+            _warn_once(f"the kernel {name} by {kernels.COMPILERS[kind]} {what} on this machine: not used")
     return faults
 
 
-def _kernel_questions(device: torch.device, size: int) -> dict[str, list[Question]]:
-    """Returns the questions about each kind of kernels that work on a device: a GPU's host has work for them, too."""
-    by_kind = {}
-    for kind in dict.fromkeys(("cpu", device.type)):
-        if kernels.are_in_use(kind):
-            libraries = {"cpu": ("numba", "llvmlite"), "cuda": ("triton",)}[kind]
-            facts = {library: importlib.import_module(library).__version__ for library in libraries}
-            facts |= gpu_facts(device) if kind == "cuda" else cpu_facts()
-            facts["source"] = kernels.source_digest(kind)
-            side = size if kind == "cuda" else CPU_SIZE
-            by_kind[kind] = [{"task": ["kernel", name, kind, side]} | facts for name in kernels.NAMES[kind]]
-    return by_kind
+def _kernel_questions(device: torch.device, size: int, names: Collection[str]) -> list[Question]:
+    """Returns the questions about the kernels that work on a device: a GPU's host has work for them, too."""
+    questions = []
+    for kind in filter(kernels.are_in_use, dict.fromkeys(("cpu", device.type))):
+        libraries = {"cpu": ("numba", "llvmlite"), "cuda": ("triton",)}[kind]
+        facts = {library: importlib.import_module(library).__version__ for library in libraries}
+        facts |= gpu_facts(device) if kind == "cuda" else cpu_facts()
+        facts["source"], side = kernels.source_digest(kind), size if kind == "cuda" else CPU_SIZE
+        questions += [{"task": ["kernel", name, kind, side]} | facts for name in kernels.NAMES[kind] if name in names]
+    return questions
 
 
 # Precision

@@ -75,7 +75,10 @@ def ask(questions: Sequence[Question], device: torch.device | None = None) -> li
             _recall(keys)
             missing = [key for key in keys if key not in _answers]
             tasks = [question["task"] for key, question in zip(keys, questions, strict=True) if key in missing]
-            for key, answer in zip(missing, _try(tasks, str(device or "cpu")), strict=True):
+            answers: list[Answer] = []
+            while len(answers) < len(tasks):  # another process does the tasks behind the one that ended a process
+                answers += _answers_of_process(tasks[len(answers) :], str(device or "cpu"))
+            for key, answer in zip(missing, answers, strict=True):
                 _answers[key] = answer
                 if "untried" not in answer and (path := _path(key)) is not None:
                     text = json.dumps({"question": key, "answer": answer})
@@ -111,17 +114,9 @@ def _turn() -> Iterator[None]:
         yield
 
 
-def _try(tasks: Sequence[list], device: str) -> list[Answer]:
-    """Returns the answers to tasks. The answer to a task that ends the process is that fault, and another process does
-    the tasks behind it. A task that takes too long has no answer, nor have those behind it: the machine may be busy."""
-    answers: list[Answer] = []
-    while len(answers) < len(tasks):
-        answers += _answers_of_process(tasks[len(answers) :], device)
-    return answers
-
-
 def _answers_of_process(tasks: Sequence[list], device: str) -> list[Answer]:
-    """Returns the answers of one process: to all tasks, or up to the one that ended it."""
+    """Returns the answers of one process: to all tasks, or up to the one that ended it, whose answer is that fault. A
+    task that takes too long has no answer, nor have those behind it: the machine may be busy."""
     # It is to find the package of this process, and Ctrl-C is not for it.
     paths = os.pathsep.join(filter(None, [str(kernels.PACKAGE.parent), os.environ.get("PYTHONPATH")]))
     options = {"env": os.environ | {"PYTHONPATH": paths}, "start_new_session": True}

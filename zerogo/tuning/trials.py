@@ -33,7 +33,6 @@ from zerogo.config import Config, SearchConfig, from_dict
 from zerogo.evaluator import Evaluation, search_heads
 from zerogo.features import Encoder
 from zerogo.features.readings import read_ladders, read_tactics
-from zerogo.kernels import copies
 from zerogo.kernels.shared import NULL_NODE, ROOT
 from zerogo.network import inference_copy
 from zerogo.network.losses import Targets, loss_terms
@@ -50,7 +49,6 @@ PLIES, SIMULATIONS = 8, 6  # of the drawn games, after a random position, and of
 BARRIER_SECONDS = 120.0  # for processes to start, and for the last work of one of them
 OPERATIONS, TURNS = {"cpu": 2e9, "cuda": 2e12}, 2  # of the network in one timed evaluation, at most; of each precision
 MOST_EVALUATED = {"cpu": 256, "cuda": 2048}  # positions of an evaluation
-EVALUATIONS_A_SAMPLE = 4  # positions that are evaluated for each that is learned from
 # Encoders' groups that need no tactics and no ladders: all that `planes` kernels do for them.
 GROUPS = "stones history:7 turns_since:8 sensible pattern edge_distance:4 scaled_edge_distance last_moves:5".split()
 # Of what `read_tactics` and `read_ladders` find in the games drawn for a CPU: they have no version in torch.
@@ -160,12 +158,7 @@ def _board_cases(games: board.State, kind: str) -> Iterator[Case]:
         yield after, (games, moves)
         games = board.step(games, moves)
     if kind == "cpu":
-        yield _put, (games, torch.tensor([3, 0, 4]), games.select(torch.tensor([1, 2, 3])))
-
-
-def _put(games: board.State, index: Tensor, others: board.State) -> board.State:
-    copies.put_(games.tensors(), index, others.tensors())
-    return games
+        yield board.put_, (games, torch.tensor([3, 0, 4]), games.select(torch.tensor([1, 2, 3])))
 
 
 def _draws_cases(games: board.State, _kind: str) -> Iterator[Case]:
@@ -216,11 +209,8 @@ def _planes_cases(games: board.State, kind: str) -> Iterator[Case]:
         yield Encoder("", GROUPS, True).planes, (games, dtype)
     if kind == "cpu":
         yield (lambda games: with_atari(dataclasses.replace(games, atari=None)).atari), (games,)
-        yield _eyes, (games.black, games.on_board)
-
-
-def _eyes(stones: Tensor, on_board: Tensor) -> Tensor:
-    return (kernels.module_for("planes", stones.device) or flood).eyes(stones, on_board)
+        rows = games.black, games.on_board
+        yield (lambda *rows: (kernels.module_for("planes", games.device) or flood).eyes(*rows)), rows
 
 
 def _playouts_cases(games: board.State, _kind: str) -> Iterator[Case]:
@@ -266,7 +256,7 @@ def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
         leaves = step_leaves(search.game, search_state, selection)
         numbers = search.numbers_of(leaves.leaf, search.evaluator(leaves.leaf, legal=leaves.legal))
         yield _expanded, (search_state, selection, leaves, *numbers)
-        yield _kept, (search_state, search_state.tree.visits.argmax(1) % 2)
+        yield _kept, (search_state,)
 
 
 def _paths(search_state: SearchState, settings: SearchConfig) -> list[Tensor]:
@@ -284,11 +274,12 @@ def _expanded(search_state: SearchState, *arguments: Any) -> dict[str, Tensor]:
     return meaning(search_state)
 
 
-def _kept(search_state: SearchState, turns: Tensor) -> dict[str, Tensor]:
-    """Returns the trees below the most visited moves, or others."""
+def _kept(search_state: SearchState) -> dict[str, Tensor]:
+    """Returns the trees below the moves that were expanded first, and each third one below a move without a node."""
     children = search_state.tree.children[:, ROOT]
-    moves = torch.where(turns == 1, children.argmin(1), children.argmax(1))
-    keep_subtree_(search_state.tree, torch.arange(len(moves), device=moves.device), moves, search_state.deepest)
+    games = torch.arange(len(children), device=children.device)
+    moves = torch.where((children > NULL_NODE) | (games % 3 == 2).unsqueeze(1), children, children.numel()).argmin(1)
+    keep_subtree_(search_state.tree, games, moves, search_state.deepest)
     return meaning(search_state)
 
 
@@ -304,7 +295,7 @@ def _ladders_cases(games: board.State, _kind: str) -> Iterator[Case]:
 
 
 CASES: dict[str, Callable[[board.State, str], Iterator[Case]]] = {
-    name: globals()[f"_{name}_cases"] for name in sorted({*kernels.NAMES["cpu"], *kernels.NAMES["cuda"]})
+    name: globals()[f"_{name}_cases"] for name in sorted(kernels.ALL)
 }
 
 
@@ -321,7 +312,8 @@ def kernel(name: str, kind: str, size: int, device: str | None = None) -> dict[s
             expected = list(_tensors(function(*_moved(arguments, "cpu"))))
         with kernels.only(name, kind):
             results = list(_tensors(function(*_moved(arguments, device))))
-        if len(results) != len(expected) or not all(map(_is_same if kind == "cpu" else _is_close, results, expected)):
+        is_like = partial(_is_like, 0.0 if kind == "cpu" else BOUND)
+        if len(results) != len(expected) or not all(map(is_like, results, expected)):
             return {"fault": f"computes wrongly (case {number} of {len(cases)})"}
     return {}
 
@@ -333,14 +325,10 @@ def readings(name: str, cases: list[Case]) -> str:
     return hashlib.sha256(b"".join(results)).hexdigest()[:16]
 
 
-def _is_same(result: Tensor, expected: Tensor) -> bool:
-    return result.dtype == expected.dtype and torch.equal(result, expected)
-
-
-def _is_close(result: Tensor, expected: Tensor) -> bool:
-    """Says whether fractions are within `BOUND`, all else the same."""
+def _is_like(bound: float, result: Tensor, expected: Tensor) -> bool:
+    """Says whether fractions are within a bound, all else the same."""
     is_like = result.shape == expected.shape and result.dtype == expected.dtype
-    bound = BOUND if expected.is_floating_point() else 0.0
+    bound = bound if expected.is_floating_point() else 0.0
     return is_like and torch.allclose(result.cpu(), expected, rtol=bound, atol=bound, equal_nan=True)
 
 
@@ -389,11 +377,11 @@ def _of_network(config: Config, dtype: torch.dtype, device: torch.device) -> lis
     about."""
     network, side = fresh_network(config).to(device), config.game.largest_size
     fitting = int(OPERATIONS[device.type] / network.num_operations(side))
-    number = max(EVALUATIONS_A_SAMPLE, min(MOST_EVALUATED[device.type], fitting))
+    number = max(tuning.EVALUATIONS_A_SAMPLE, min(MOST_EVALUATED[device.type], fitting))
     planes, inputs = torch.rand(number, network.num_planes, side, side), torch.rand(number, network.num_globals)
     planes, inputs = planes.to(device), inputs.to(device)
     heads = search_heads(config.network.heads, config.search.score_weight)
-    playing, few = inference_copy(network, device, dtype, heads), number // EVALUATIONS_A_SAMPLE
+    playing, few = inference_copy(network, device, dtype, heads), number // tuning.EVALUATIONS_A_SAMPLE
     targets = _drawn_targets(few, side).to(device)
 
     def _learn() -> None:

@@ -485,7 +485,6 @@ def _move_all(trees, place, first, end, KIND: tl.constexpr):
         _move(trees, place, first + node, first + target, stays, KIND)
         kept += tl.sum(stays.to(tl.int64), 0)
         start += ROWS
-    tl.debug_barrier()
     empty_nodes(trees, first, kept + ROOT, end, KIND)
 
 
