@@ -128,8 +128,7 @@ class AnalysisEngine:
         return host_read_is_free(torch.empty(0, device=self.analyst.device))
 
     def _check_moves(self, record: GameRecord) -> None:
-        """Raises QueryError for an illegal move. A query that continues an earlier one takes the time of its new
-        moves."""
+        """Raises QueryError for an illegal move. What continues an earlier query takes the time of its new moves."""
         game = self._game_of(record.rules, tuple(map(tuple, record.start())), COLOURS[record.first])
         if problem := game.go_to(record.played()):
             turn, action = len(game.moves), record.moves[len(game.moves)]

@@ -257,7 +257,7 @@ class MatchGames:
         if action < 0:
             return Stop(FORFEIT, black_lost, f"{player.why(number)}, {at}")
         size, game = self.rules.size, GameState.new(self.rules)
-        for earlier in self._moves_of(int(self.game_index[k])):
+        for earlier in self._games([int(self.game_index[k])])[number]:
             game = game.play(Move.from_action(earlier, size))
         reason = game.why_illegal(Move.from_action(action, size))
         return Stop(FORFEIT, black_lost, f"illegal move {coords.to_gtp(action, size)} ({reason}), {at}")
@@ -273,9 +273,10 @@ class MatchGames:
         Games without a stop are counted, and the engines' own scores are added."""
         index = torch.tensor(ended, dtype=torch.int64, device=self.game_index.device)
         states, rows = self.states.select(index), self.game_index[index]
-        numbers, final_scores = self.numbers[rows].tolist(), [{} for _ in ended]
+        games, final_scores = self._games(rows.tolist()), [{} for _ in ended]
+        numbers = list(games)
         for engine in self.engines:
-            answers = [None] * len(ended) if stops else engine.final_scores(self._games(rows.tolist()), self.seed)
+            answers = [None] * len(ended) if stops else engine.final_scores(games, self.seed)
             for k, number, answer, scores_of_game in zip(ended, numbers, answers, final_scores, strict=True):
                 if answer is not None:
                     scores_of_game[engine.name] = answer
@@ -284,12 +285,12 @@ class MatchGames:
         scores, owners = scoring.result_black(states)
         scores, areas = scores.tolist(), (owners == 1).sum((1, 2)).tolist()
         stones, capped = states.stones.cpu().numpy(), (states.passes < 2).tolist()
-        facts = zip(ended, rows.tolist(), self.a_is_black[rows].tolist(), strict=True)
+        facts = zip(ended, self.a_is_black[rows].tolist(), strict=True)
         return [
             PlayedGame(
                 number=numbers[place],
                 a_is_black=a_is_black,
-                moves=self._moves_of(row),
+                moves=games[numbers[place]],
                 score_black=math.nan if k in stops else scores[place],
                 area_black=areas[place],
                 capped=capped[place] and k not in stops,
@@ -297,12 +298,10 @@ class MatchGames:
                 stop=stops.get(k),
                 final_scores=final_scores[place],
             )
-            for place, (k, row, a_is_black) in enumerate(facts)
+            for place, (k, a_is_black) in enumerate(facts)
         ]
 
     def _games(self, rows: Sequence[int]) -> dict[int, list[int]]:
         """Returns the moves so far of some of the G games, by game number."""
-        return {self.game_numbers[row]: self._moves_of(row) for row in rows}
-
-    def _moves_of(self, row: int) -> list[int]:
-        return [action for action in self.moves[row].tolist() if action != NO_MOVE]
+        games = zip(rows, self.moves[list(rows)].tolist(), strict=True)
+        return {self.game_numbers[row]: [action for action in moves if action != NO_MOVE] for row, moves in games}

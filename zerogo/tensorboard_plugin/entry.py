@@ -270,13 +270,13 @@ class JobProcess:
         """Yields the parts of a job's answer, and {} after each second without one. client: the earlier request of the
         same client is cancelled; empty for none. Raises InputError with the job's error, and RequestRefused where too
         many requests wait."""
+        self.start()
+        process, (ours, theirs), until = self._process, Pipe(), time.monotonic() + PATIENCE
         if not self._room.acquire(blocking=False):
             raise RequestRefused(503, f"{MOST_WAITING} requests are waiting already; try again later")
-        (ours, theirs), until = Pipe(), time.monotonic() + PATIENCE
         try:
             with ours:
                 with theirs:
-                    self.start()
                     socket.send_fds(self._door, [b"+"], [theirs.fileno()])
                 ours.send_bytes(json.dumps({"job": job, "fields": fields, "client": client}).encode())
                 while time.monotonic() < until:
@@ -288,6 +288,8 @@ class JobProcess:
                     yield answer["part"]
                 raise InputError(f"this was not answered within {PATIENCE:g} s; ask for less, or try again later")
         except (EOFError, OSError):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(1)  # it closes its connections a little before it has ended
             raise InputError(ENDED) from None
         finally:
             self._room.release()
