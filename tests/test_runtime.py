@@ -116,6 +116,13 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     assert path.read_bytes() == b"shard"
 
 
+def test_results_without_a_name_get_a_folder_each(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda text: "match-now")  # the same second
+    paths = [runtime.make_output_folder("match") for _ in range(3)]
+    assert [path.name for path in paths] == ["match-now", "match-now-2", "match-now-3"]
+
+
 def test_script_main(capsys) -> None:
     stopped = Mock(side_effect=[InputError("no"), KeyboardInterrupt()])
     cases = [(lambda: None, 0, ""), (lambda: 3, 3, ""), (stopped, 2, "error: no\n"), (stopped, 130, "interrupted\n")]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,18 +169,6 @@ def launches(config: Config, limit: Callable[[], int], is_training: bool = True)
     return True
 
 
-def output_folder(out: Path | None, name: str, may_exist: bool = False) -> Path:
-    """Returns the folder of --out, by default checkpoints/NAME-DATE-TIME; all ranks get rank 0's. Raises InputError
-    where it must be new and is not."""
-    from zerogo.system import distributed
-    from zerogo.system.runtime import require_new_folder
-
-    out = distributed.all_gather_object(out or Path("checkpoints") / time.strftime(f"{name}-%Y%m%d-%H%M%S"))[0]
-    if not may_exist:
-        distributed.broadcast_from_rank0(require_new_folder, out, "--out")
-    return out
-
-
 def parse_selfplay(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Returns the settings of the command line of `zerogo selfplay`."""
     parser = cli.make_parser("selfplay", SELFPLAY, SELFPLAY_EXAMPLES)
@@ -203,17 +190,18 @@ def parse_selfplay(arguments: Sequence[str] | None = None) -> argparse.Namespace
 def main_selfplay(arguments: argparse.Namespace) -> None:
     """Plays games for a run, or writes games of a checkpoint."""
     from zerogo.pipeline import generate, watch
-    from zerogo.system import distributed
+    from zerogo.system import distributed, runtime
 
     if arguments.watch:
         return watch(arguments.watch, arguments.overrides)
     games = arguments.games or 100
     with distributed.process_group():
         config, checkpoints = cli.read_config(arguments, [arguments.checkpoint])
-        out = output_folder(arguments.out, "selfplay")
+        if arguments.out:
+            distributed.broadcast_from_rank0(runtime.require_new_folder, arguments.out, "--out")
         if not launches(config, lambda: games, is_training=False):
             setup = cli.set_up(config, checkpoints)
-            generate(setup, setup.checkpoint(arguments.checkpoint), games, out)
+            generate(setup, setup.checkpoint(arguments.checkpoint), games, arguments.out)
 
 
 def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -249,7 +237,7 @@ def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace
 def main_evaluate(arguments: argparse.Namespace) -> None:
     """Plays a match, or shows the ratings of a run."""
     from zerogo.arena import evaluate, pool
-    from zerogo.system import distributed
+    from zerogo.system import distributed, runtime
 
     if arguments.ratings is not None:
         print("\n".join(pool.show(arguments.ratings)))
@@ -261,6 +249,8 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
         raise InputError("--resume needs --out with the folder of the match")
     with distributed.process_group():
         config, checkpoints = cli.read_config(arguments, arguments.players)
-        out = output_folder(arguments.out, "match", arguments.resume)
+        if arguments.out and not arguments.resume:
+            distributed.broadcast_from_rank0(runtime.require_new_folder, arguments.out, "--out")
         if not launches(config, lambda: arguments.games // 2, is_training=False):
-            evaluate(arguments.players, arguments.games, config, out, arguments.opening, arguments.resume, checkpoints)
+            others = arguments.out, arguments.opening, arguments.resume, checkpoints
+            evaluate(arguments.players, arguments.games, config, *others)

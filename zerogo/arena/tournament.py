@@ -24,7 +24,7 @@ from zerogo.errors import InputError
 from zerogo.players import Player, close, require_size
 from zerogo.players.external import ExternalPlayer
 from zerogo.system import distributed
-from zerogo.system.runtime import describe, write_atomically
+from zerogo.system.runtime import describe, make_output_folder, write_atomically
 from zerogo.system.telemetry import Progress
 
 SELF = "self"
@@ -36,13 +36,13 @@ def evaluate(
     players: Sequence[str],
     num_games: int,
     config: Config,
-    out_dir: str | Path,
+    out_dir: str | Path | None,
     opening_plies: int = 0,
     resume: bool = False,
     checkpoints: dict[str, Checkpoint] | None = None,
 ) -> list[MatchResult]:
     """Plays every player against every other, prints the results, and writes `result.json`, a report and one SGF per
-    game to `out_dir`.
+    game to `out_dir`, by default a new folder, see `make_output_folder`.
 
     players: words for `make_player`, or [one, "self"] for its games against itself. num_games: of each pair, half with
     each colour. config: rules and move cap from `game`, strength of networks from `evaluation`, device, precision and
@@ -50,12 +50,13 @@ def evaluate(
     settings must be the same, and it may get more games. checkpoints: those in memory, by their words.
     Returns the matches. Raises InputError for an unknown player, for one that can't play under the rules and for an odd
     number of games, before a game is played. Collective call: ranks share the games, and rank 0 prints and writes."""
-    out_dir, rules = Path(out_dir), config.game.rules()
+    rules = config.game.rules()
     distributed.run_and_sync_errors(_require_pairing, players, num_games)
     with ExitStack() as stack:
         made, device = distributed.run_and_sync_errors(_make_players, stack, players, config, checkpoints or {})
         tournament = Tournament(list(players), made, num_games, config, opening_plies, device)
         pairs = [(made[i].name, made[j].name) for i, j in tournament.pairs]
+        out_dir = Path(out_dir or distributed.broadcast_from_rank0(make_output_folder, "match"))
         journal = stack.enter_context(Journal(out_dir, tournament.settings(), pairs, rules, resume))
         machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
         start, pairing = time.time(), f"komi {rules.komi:g}, {num_games} games a pair"
@@ -134,15 +135,9 @@ class Tournament:
     def _play_match(self, index: int, journal: Journal, progress: Progress) -> MatchResult:
         """Plays one match. Its seed differs from those of the others, so that their games don't draw alike."""
         (i, j), seed = self.pairs[index], self.config.run.seed
-        settings = MatchSettings(
-            self.rules,
-            self.num_games,
-            seed if self.is_self else int(rng.key(seed, i, j)) % 2**62,
-            not self.is_self,
-            self.opening_plies,
-            self.move_cap,
-            self.device,
-        )
+        seed = seed if self.is_self else int(rng.key(seed, i, j)) % 2**62
+        of_all = self.opening_plies, self.move_cap, self.device
+        settings = MatchSettings(self.rules, self.num_games, seed, not self.is_self, *of_all)
         hooks = MatchHooks(
             finished=journal.finished[index],
             begun=journal.begun[index],

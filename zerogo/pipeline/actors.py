@@ -38,7 +38,7 @@ from zerogo.replay import Samples, load_with_about, save_shard, shard_path
 from zerogo.rules import SCORING, SUPERKO, Rules
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, write_games
 from zerogo.system import bounds, distributed
-from zerogo.system.runtime import describe, make_directory
+from zerogo.system.runtime import describe, make_directory, make_output_folder
 from zerogo.system.signals import Signals, pipe_safe_streams
 from zerogo.system.telemetry import Progress
 from zerogo.tuning import slots
@@ -488,10 +488,10 @@ def evaluator_for(setup: Setup, checkpoint: Checkpoint) -> Evaluator:
     return Evaluator.from_network(*arguments, heads=heads)
 
 
-def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path) -> None:
+def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path | None) -> None:
     """Lets the averaged network of a checkpoint play games against itself and writes all of them: SGF into
-    `out_dir`/games, samples into `out_dir`/samples as replay shards. Raises InputError where the checkpoint does not
-    fit the config.
+    `out_dir`/games, samples into `out_dir`/samples as replay shards; None: see `make_output_folder`. Raises InputError
+    where the checkpoint does not fit the config.
 
     The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones. Each
     rank plays and writes its share of the numbers, its samples counted from FAR times its own number."""
@@ -506,11 +506,11 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     games = max(1, distributed.local_count(whole.slots)) if whole.slots else 0
     alone = {"slots": min(games, share), "sgf_share": 1.0, "simulations_schedule": ()}
     settings = replace(whole, **alone, full_simulations=whole.full_at(1.0))
-    arguments = config.game, config.search, settings, evaluator, device, share
-    search, settings, why = slots.fit_to_device(*arguments)
+    search, settings, why = slots.fit_to_device(config.game, config.search, settings, evaluator, device, share)
     numbers = {"first_game": distributed.rank(), "stride": distributed.world_size()}
     selfplay = SelfPlay(config.game, search, settings, evaluator, device, config.run.seed, **numbers)
     selfplay.set_network(evaluator, checkpoint.step)
+    out_dir = out_dir or distributed.broadcast_from_rank0(make_output_folder, "selfplay")
     make_directory(out_dir / "samples")
     machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
     line = f"{out_dir}: {num_games} games of {checkpoint.source} on {machine}" + (f"\nself-play: {why}" if why else "")
@@ -535,5 +535,4 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
             world = distributed.world_size()
             progress.update(min(num_games, finished * world), samples=written * world)
     totals = [sum(numbers) for numbers in zip(*distributed.all_gather_object((finished, written)), strict=True)]
-    if distributed.is_rank0():
-        print("wrote {} games and {} samples".format(*totals))
+    distributed.on_rank0(print, "wrote {} games and {} samples".format(*totals))

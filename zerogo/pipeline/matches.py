@@ -178,9 +178,8 @@ class Matches:
 
     def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
         """Plays one match; half as many games where only one colour is at stake."""
-        cap, plies = self.game.plies(size), self.settings.opening_plies
-        settings = MatchSettings(self.game.rules(size=size), num_games, self.seed, True, plies, cap, self.device)
-        settings = replace(settings, at_once=self.at_once)
+        rules, cap, plies = self.game.rules(size=size), self.game.plies(size), self.settings.opening_plies
+        settings = MatchSettings(rules, num_games, self.seed, True, plies, cap, self.device, self.at_once)
         if spec == "self" or spec.endswith(WHITE):
             settings = replace(settings, num_games=num_games // 2, is_paired=False, opening_plies=0)
         if spec == "self":

@@ -8,12 +8,14 @@ import errno
 import fcntl
 import gc
 import hashlib
+import itertools
 import math
 import os
 import platform
 import re
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -263,13 +265,25 @@ class RunLock(contextlib.AbstractContextManager):
         self.release()
 
 
-def make_directory(path: str | Path) -> Path:
-    """Returns the directory, made with its parents where it is missing. Raises InputError when it can't be."""
+def make_directory(path: str | Path, is_new: bool = False) -> Path:
+    """Returns the directory, made with its parents where it is missing. Raises InputError when it can't be,
+    FileExistsError where it must be new and is not."""
     try:
-        Path(path).mkdir(parents=True, exist_ok=True)
+        Path(path).mkdir(parents=True, exist_ok=not is_new)
     except OSError as error:
+        if is_new and isinstance(error, FileExistsError):
+            raise
         raise InputError(f"cannot make the directory {path}: {error.strerror or error}") from None
     return Path(path)
+
+
+def make_output_folder(name: str) -> Path:
+    """Returns a new directory, checkpoints/NAME-DATE-TIME, or with -2, -3, … behind it where other processes have made
+    theirs in the same second. Raises InputError when it can't be made."""
+    stem = f"checkpoints/{time.strftime(f'{name}-%Y%m%d-%H%M%S')}"
+    for path in itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2))):
+        with contextlib.suppress(FileExistsError):
+            return make_directory(path, is_new=True)
 
 
 def require_new_folder(path: Path, option: str) -> None:
