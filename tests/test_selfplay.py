@@ -475,6 +475,8 @@ def test_memory_is_that_of_the_games(monkeypatch) -> None:
     assert slots._games_in_memory(alone, dataclasses.replace(matches, every_minutes=0)) == all_free
     monkeypatch.setattr(slots, "PROCESS_BYTES", 2**60)
     assert slots._games_in_memory(alone, matches) == 0
+    monkeypatch.setattr("zerogo.system.distributed.local_rank_and_size", lambda: (1, 4))
+    assert slots._games_in_memory(alone) == all_free // 4
     monkeypatch.setattr(runtime, "free_bytes", lambda device: None)
     assert slots._games_in_memory(alone) == slots.MOST
 

@@ -75,17 +75,18 @@ def require_same_start(config: Config) -> None:
 
 
 def most_processes(config: Config) -> int:
-    """Returns how many processes on this machine can share a run's batches and games equally, and have the memory."""
+    """Returns how many processes on this machine can share a run's batches and games equally, and on a CPU have the
+    memory. A GPU is not asked: that would take some of its memory for as long as this process waits for the others."""
     device = runtime.pick_device(config.run.device)
-    free, others = runtime.free_bytes(device) or math.inf, tuning.PROCESS_BYTES if device.type == "cpu" else 0
+    free = (runtime.free_bytes(device) if device.type == "cpu" else None) or math.inf
 
-    def _is_possible(number: int) -> bool:
-        if config.training.batch % number:
-            return False
-        return sum(memory(config, device, number).values()) + others * (number - 1) <= free
+    def _has_room(number: int) -> bool:
+        others = tuning.PROCESS_BYTES * (number - 1)
+        return free == math.inf or sum(memory(config, device, number).values()) + others <= free
 
     games = config.pipeline.games_per_iteration, config.selfplay.slots or MOST_PROCESSES
-    return next((number for number in range(min(*games, MOST_PROCESSES), 1, -1) if _is_possible(number)), 1)
+    numbers = (n for n in range(min(*games, MOST_PROCESSES), 1, -1) if config.training.batch % n == 0)
+    return next(filter(_has_room, numbers), 1)
 
 
 def memory(config: Config, device: torch.device, processes: int = 0) -> dict[str, float]:

@@ -137,7 +137,8 @@ def _games_in_memory(alone: SelfPlay, matches: EvaluationConfig | None = None) -
         return MOST
     if matches is not None and (matches.every_minutes or matches.every_iterations):
         free -= PROCESS_BYTES + 2 * matches.games * matches.simulations * _bytes(tree) // tree.num_nodes
-    return max(0, int(MEMORY_SHARE * free)) // (_bytes(alone.search_state) + _bytes(alone.recorder))
+    ranks = distributed.local_rank_and_size()[1] if alone.device.type == "cpu" else 1  # they share the rest
+    return max(0, int(MEMORY_SHARE * free)) // (ranks * (_bytes(alone.search_state) + _bytes(alone.recorder)))
 
 
 def _bytes(thing: Any) -> int:
