@@ -72,8 +72,9 @@ def test_a_run_leaves_its_settings_checkpoints_samples_and_games(finished: Path)
     assert "against itself" in (finished / "report.html").read_text(), "what the final matches showed"
 
 
-def test_the_time_left_knows_that_the_set_up_is_over(tmp_path: Path, monkeypatch) -> None:
-    """Two minutes of measuring count as minutes of the run, but say nothing of how fast the others pass."""
+def test_what_the_set_up_and_snapshots_take_is_no_speed(tmp_path: Path, monkeypatch) -> None:
+    """Two minutes of measuring count as minutes of the run, but say nothing of how fast the others pass. Then a step of
+    training takes 1 s, and what comes between two an hour."""
     seconds = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: seconds[-1])
     monkeypatch.setattr(run.slots, "pick", lambda settings, *_: seconds.append(120.0) or (settings, ""))
@@ -81,6 +82,10 @@ def test_the_time_left_knows_that_the_set_up_is_over(tmp_path: Path, monkeypatch
     seconds.append(130.0)
     started._show()
     assert started._line.line() == "tiny: 2.2/60 min, 4 %, 0:57:50 left"
+    started._add_to_replay(run.random_games(started.config.game, 16, 1, 0, tiny.CPU).all_samples())
+    for name, length in (("_show", 1.0), ("_handle_requests", 3600.0)):
+        monkeypatch.setattr(run.Run, name, lambda *_, length=length: seconds.append(seconds[-1] + length))
+    assert started._learn()["train/samples_per_s"] == started.config.training.batch
     started.close()
 
 

@@ -111,8 +111,7 @@ class Run:
         earlier = () if start is None else start.config.evaluation.opponents
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype, earlier)
         self.config = config
-        before = None if start is None else start.config
-        self.config, why = slots.pick(config, before, self._evaluator, self.device)
+        self.config, why = slots.pick(config, start and start.config, self._evaluator, self.device)
         if self.config.selfplay.slots != config.selfplay.slots:  # `limits.plan` did not know the number
             limits.plan_disk(self.config, limits.memory(self.config, self.device)["selfplay.slots"], self.device)
         for line in [] if start is None else snapshots.changes(start.config, self.config):
@@ -431,8 +430,9 @@ class Run:
     def _learn(self) -> dict[str, float]:
         """Trains the planned steps, or until the run's time is over; returns the means of their metrics, by tag."""
         distributed.barrier()  # rank 0 may have waited for the disk
-        batch, begun, iteration = self.config.training.batch, time.monotonic(), self.iteration
+        batch, iteration = self.config.training.batch, self.iteration
         while iteration.steps and self.replay.can_sample(batch) and self._progress() < 1.0:
+            begun = time.monotonic()
             self.trainer.set_progress(self._progress())
             drawn, done = self.replay.sample_batch(batch), self.trainer.steps - iteration.first
             iteration.note(drawn, self.trainer.step(drawn, measures=done % METRICS_EVERY == 0))
@@ -440,7 +440,7 @@ class Run:
             self.shown.part = 0.5 + 0.5 * learned if self.selfplay else 0.0
             self._show()
             self._step_seconds = time.monotonic() - begun
-            iteration.seconds, begun = iteration.seconds + self._step_seconds, time.monotonic()
+            iteration.seconds += self._step_seconds
             if done % self._steps_together == 0:
                 self._handle_requests()
         self.shown.values.pop("learning", None)
