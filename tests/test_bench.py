@@ -51,9 +51,9 @@ def test_a_line_has_its_figures(words: str, figures: str, fields: dict, capsys) 
 @pytest.mark.parametrize("name", ["net", "search", "selfplay"])
 def test_the_network_alone_counts_at_its_faster_one(name: str, capsys, monkeypatch) -> None:
     """As on CUDA, where the other is a graph: here one that has no work."""
-    replays = []
-    monkeypatch.setattr(net, "try_capture", lambda work, device: lambda: replays.append(1))
-    assert measured(f"{name} {TINY} {SHORT} {'' if name == 'net' else '--sims 3'}", capsys) and replays
+    monkeypatch.setattr(net, "try_capture", made := Mock())
+    assert measured(f"{name} {TINY} {SHORT} {'' if name == 'net' else '--sims 3'}", capsys)
+    assert made.return_value.called
 
 
 def test_several_processes_are_counted_together(monkeypatch, capsys) -> None:
@@ -87,8 +87,7 @@ def test_draws_are_uniform_over_the_legal_moves() -> None:
         with used:
             counts = torch.bincount(draw(state, torch.Generator().manual_seed(3)), minlength=17)
         assert not counts[~legal].any()
-        expected = 20000 / 13
-        assert ((counts[legal] - expected).abs() < 6 * expected**0.5).all()
+        assert ((counts[legal] - 20000 / 13).abs() < 6 * (20000 / 13) ** 0.5).all()
 
 
 def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
@@ -143,8 +142,7 @@ def test_the_best_of_the_peers_batches_counts(notes, capsys) -> None:
 @pytest.mark.parametrize("error", [RuntimeError("Unable to initialize backend 'cuda'"), AssertionError()], ids=repr)
 def test_a_jax_without_the_device(error: Exception, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(devices=Mock(side_effect=error), config=None))
-    for name in ("JAX_PLATFORMS", "XLA_PYTHON_CLIENT_PREALLOCATE"):
-        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(os, "environ", {})
     with pytest.raises(SystemExit):
         jax_peers.set_up("cuda:1", 1)
     assert capsys.readouterr().out == "no cuda:1\n"
@@ -152,12 +150,10 @@ def test_a_jax_without_the_device(error: Exception, monkeypatch, capsys) -> None
 
 
 def test_peers_that_fail_or_are_none(notes, capsys, monkeypatch) -> None:
-    lack = f"--peer: the jax of {sys.executable} has no cpu; install one that has, or add --device cpu"
-    dying = "--peer: the process that runs mctx ended in the middle"
-    for trouble, sentence in (("PEER_LACKS", lack), ("PEER_DIES", dying)):
-        with monkeypatch.context() as patched:
-            patched.setenv(trouble, "1")
-            refused(PEER, sentence, capsys)
+    monkeypatch.setenv("PEER_DIES", "1")
+    refused(PEER, "--peer: the process that runs mctx ended in the middle", capsys)
+    monkeypatch.setenv("PEER_LACKS", "1")
+    refused(PEER, f"the jax of {sys.executable} has no cpu; install one that has, or add --device cpu", capsys)
     refused(f"{PEER} --peer-python /nowhere/python", "can't be started (No such file or directory)", capsys)
     monkeypatch.setattr(bench, "PEER_SCRIPT", STAND_IN.with_name("limits.py"))  # a program that says nothing
     refused(PEER, "has no mctx that can be imported", capsys)
@@ -174,8 +170,7 @@ def test_learning_is_measured_by_matches_that_cost_no_training_time(tmp_path: Pa
         assert line["minutes"] > 0 and line["games"] >= 16 and line["simulations"] >= 0
     charts = {path.parent.name: path.read_text().count("learn/") for path in tmp_path.glob("out/seed-*/metrics.jsonl")}
     made = {seed: sum(line["seed"] == seed for line in lines) for seed in (1, 2)}
-    axes = ("seconds", "games", "simulations")
-    assert charts == {f"seed-{seed}-over-{axis}": made[seed] for seed in made for axis in axes}
+    assert charts == {f"seed-{k}-over-{axis}": made[k] for k in made for axis in ("seconds", "games", "simulations")}
     assert measured(words, capsys) == []  # all is there
     refused(words.replace("training.batch=8", "run.seeds=3"), "run.seeds", capsys)
     refused(words.replace("training.batch=8", "training.batch=4"), "another --config or --set", capsys)
@@ -199,6 +194,5 @@ def test_verdicts(expected: dict, line: dict, fault: str, row: list) -> None:
 def test_figures_of_a_run_and_samples_of_the_driver() -> None:
     rounds, figures = TABLES["phases"]
     assert gpu.phases(rounds, 16) == figures and sum(part.seconds for part in gpu.PARTS.values()) < 600
-    now = time.localtime(1_700_000_000)
-    line = time.strftime("%Y/%m/%d %H:%M:%S", now) + ".250, 97\n"
+    line = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(1_700_000_000)) + ".250, 97\n"
     assert gpu.parse_samples([line, "\n", "2026/11/22 15:59:08.123, [N/A]\n", "cut o"]) == [(1_700_000_000.25, 97.0)]

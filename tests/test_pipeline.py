@@ -73,8 +73,8 @@ def test_a_run_leaves_its_settings_checkpoints_samples_and_games(finished: Path)
 
 
 def test_what_the_set_up_and_snapshots_take_is_no_speed(tmp_path: Path, monkeypatch) -> None:
-    """Two minutes of measuring count as minutes of the run, but say nothing of how fast the others pass. Then a step of
-    training takes 1 s, and what comes between two an hour."""
+    """Two minutes of measuring count as minutes of the run, but say nothing of how fast the others pass; nor does the
+    hour between two training steps of 1 s say how fast it learns."""
     seconds = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: seconds[-1])
     monkeypatch.setattr(run.slots, "pick", lambda settings, *_: seconds.append(120.0) or (settings, ""))
