@@ -55,7 +55,7 @@ def asked_at(monkeypatch: pytest.MonkeyPatch, numbers: Container[int], act: Call
             act(self)
         return self.signals.has_request
 
-    monkeypatch.setattr(run.Run, "_is_asked", is_asked)
+    monkeypatch.setattr(run.Run, "_has_request", is_asked)
     return count
 
 

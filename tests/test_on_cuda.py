@@ -160,7 +160,7 @@ def network_evaluator(encoder: Encoder, device: str | torch.device, symmetries: 
 
 
 # Waits of the host in a move; launches of a move whose roots are kept, and of any.
-MOVES = {("gumbel", "triton"): (1, 70, 300), ("puct", "triton"): (1, 270, 500)}
+MOVES = {("gumbel", "triton"): (1, 110, 400), ("puct", "triton"): (1, 390, 700)}
 MOVES |= {("gumbel", "torch"): (10, 2500, 3000), ("puct", "torch"): (6, 2500, 3000)}
 
 
@@ -180,7 +180,7 @@ def test_the_host_waits_once_in_a_move_and_once_for_ended_games(algorithm: str, 
             with seen() as simulations:
                 selfplay._simulate(lambda: False)
             with seen() as move:
-                selfplay._move(selfplay.everyone, collected)
+                selfplay._move(selfplay.all_games, collected)
             ends, is_little = bool(selfplay.ended), move.launches.total() <= least
             with seen() as ended:
                 selfplay._collect_ended(collected)
@@ -231,7 +231,7 @@ def test_a_training_step_waits_for_nothing(sizes: str) -> None:
     for measures in (False, True):
         with no_waiting(), seen() as step:
             trainer.step(ring.sample_batch(16), measures)
-        assert step.launches.total() <= most + 30 * measures, step.launches
+        assert step.launches.total() <= most + 60 * measures, step.launches
     with no_waiting():
         trainer.refresh_statistics([ring.sample_batch(16)])
         trainer.measure(ring.sample_batch(16))

@@ -310,7 +310,7 @@ def test_the_threshold_is_the_boldest_that_the_games_allow(allowed: float) -> No
     drawn = rng.uniform(rng.key(int(1000 * allowed), torch.arange(400)), 2).tolist()
     resignation, games = Resignation(allowed), [(1 - 1.8 * a, 0.2 - 1.2 * b) for a, b in drawn]
     for winner, loser in games:
-        resignation.add(winner, loser)
+        resignation.games.append((winner, loser))
     resignation.update()
     shares = {}
     for threshold in THRESHOLDS:
@@ -325,14 +325,14 @@ def test_the_threshold_is_the_boldest_that_the_games_allow(allowed: float) -> No
 def test_nobody_resigns_before_enough_games_were_played_out() -> None:
     resignation = Resignation(0.05)
     for _ in range(NEEDED - 1):
-        resignation.add(0.5, -0.9)
+        resignation.games.append((0.5, -0.9))
     resignation.update()
     assert resignation.threshold == -2.0
-    resignation.add(0.5, -0.9)
+    resignation.games.append((0.5, -0.9))
     resignation.update()
     assert resignation.threshold == THRESHOLDS[0]
     for _ in range(NEEDED):
-        resignation.add(-0.98, -0.99)  # now half of all resignations would have been won
+        resignation.games.append((-0.98, -0.99))  # now half of all resignations would have been won
     resumed = Resignation(0.05)  # within an iteration, whose games count from the next one on
     resumed.load_state_dict(resignation.state_dict())
     assert resumed.threshold == THRESHOLDS[0] and resumed.games == resignation.games

@@ -277,7 +277,12 @@ def path_of(run_directory: str | Path, step: int) -> Path:
 def paths(run_directory: str | Path) -> list[Path]:
     """Returns the checkpoint files of a run, oldest first, whole or not."""
     files = [path for path in (Path(run_directory) / FOLDER).glob("step-*.pt") if NAME.fullmatch(path.name)]
-    return sorted(files, key=lambda path: int(NAME.fullmatch(path.name)[1]))
+    return sorted(files, key=step_of)
+
+
+def step_of(path: Path) -> int:
+    """Returns the training step of a checkpoint's file, by its name."""
+    return int(NAME.fullmatch(path.name)[1])
 
 
 def newest(run_directory: str | Path) -> Checkpoint | None:

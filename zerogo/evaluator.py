@@ -12,12 +12,12 @@ from torch import Tensor
 from zerogo import board
 from zerogo.board import rng, symmetry
 from zerogo.board.rng import Purpose
+from zerogo.config.sections import SYMMETRIES
 from zerogo.errors import InputError, quote
 from zerogo.features import Encoder, on_board_mask
 from zerogo.network import InferenceNetwork, Network, inference_copy
 from zerogo.system.tensors import TensorFields
 
-SYMMETRIES = ("none", "random", "all")
 # How outputs that live on the board are turned; others are the same for every symmetry.
 TURNED = {"policy": symmetry.transform_actions, "ownership": symmetry.transform_planes}
 _DRAW = 1  # seed of the draws for positions that come without a key

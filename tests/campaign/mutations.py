@@ -44,7 +44,7 @@ MUTATIONS = [
     Mutation("scoring.py", "is_vital.any(1) | (hidden <= 1)", "is_vital.any(1) | (hidden <= 2)", "scoring"),
     Mutation("scoring.py", "(counts >= 2)", "(counts >= 1)", "scoring"),
     Mutation("scoring.py", "- flood.count(black & dead)", "+ flood.count(black & dead)", "scoring"),
-    Mutation("kernels/cpu/scoring.py", "count[k] < 2", "count[k] < 1", "scoring"),
+    Mutation("kernels/cpu/scoring.py", "work[ONCE + row] & work[STRING + row]", "work[STRING + row]", "scoring"),
     Mutation("kernels/cpu/scoring.py", "away <= 1", "away <= 2", "scoring"),
     # Targets
     Mutation("selfplay/record.py", '["actions"][game, (ply + 1)', '["actions"][game, ply', "selfplay"),

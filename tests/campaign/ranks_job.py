@@ -35,7 +35,7 @@ GATED = "evaluation.gate=0.5", "evaluation.every_iterations=1"
 
 def asked_at(number: int, act: Callable[[run.Run], None]) -> None:
     """Has rank 1 act when it asks for the n-th time whether to snapshot."""
-    count, is_asked = [0], run.Run._is_asked
+    count, is_asked = [0], run.Run._has_request
 
     def counted(self: run.Run) -> bool:
         count[0] += distributed.rank() == 1
@@ -43,7 +43,7 @@ def asked_at(number: int, act: Callable[[run.Run], None]) -> None:
             act(self)
         return is_asked(self)
 
-    run.Run._is_asked = counted
+    run.Run._has_request = counted
 
 
 def settings(folder: Path, name: str, *overrides: str) -> object:
@@ -199,14 +199,14 @@ def actors(folder: Path) -> list:
 
 
 def main(folder: Path) -> None:
-    is_asked = run.Run._is_asked
+    is_asked = run.Run._has_request
     with distributed.process_group():
         if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             train_and_compare(folder, "whole")
             found = {"refused": refusals(folder)}
             held_up(folder)
             diverges(folder)
-            run.Run._is_asked = is_asked
+            run.Run._has_request = is_asked
             found["actors"] = actors(folder)
             setup = cli.set_up(settings(folder, "games", "selfplay.slots=5"))
             generate(setup, checkpoint.load_newest(folder / "whole" / "tiny"), 11, folder / "games")

@@ -51,16 +51,12 @@ def split(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
 
 def uniform(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
     """Returns n uniform numbers of each key: int64 [...] -> float32 [..., n], never 0 or 1, so a logarithm is safe."""
-    if (fast := kernels.module_for("draws", keys.device)) is not None:
-        return fast.uniform(keys, n, places, is_gumbel=False)
     bits = (split(keys, n, places) >> 40) & 0xFFFFFF  # 24 bits are what a float32 holds exactly
     return ((bits.to(torch.float32) + 0.5) * (1.0 / 16777216.0)).clamp(max=1.0 - 2.0**-24)
 
 
 def gumbel(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
     """Returns n standard Gumbel numbers of each key: int64 [...] -> float32 [..., n]."""
-    if (fast := kernels.module_for("draws", keys.device)) is not None:
-        return fast.uniform(keys, n, places, is_gumbel=True)
     return -torch.log(-torch.log(uniform(keys, n, places)))
 
 

@@ -96,8 +96,7 @@ def with_atari(state: State) -> State:
     """Returns the games with their strings in atari, which samples do not hold."""
     if state.atari is not None:
         return state
-    fast, rows = kernels.module_for("planes", state.device), (state.black, state.white, state.on_board)
-    return dataclasses.replace(state, atari=fast.atari(*rows) if hasattr(fast, "atari") else find_atari(*rows)[0])
+    return dataclasses.replace(state, atari=find_atari(state.black, state.white, state.on_board)[0])
 
 
 # How games begin

@@ -28,9 +28,6 @@ HISTORY_CHUNK = 16  # remembered positions compared at a time with all points, t
 def legal_actions(state: State) -> Tensor:
     """Returns the exact legal moves, superko included: bool [B, A]. Pass is always legal; in a finished game nothing
     else is."""
-    fast = kernels.module_for("board", state.device) if state.rules.any_superko and state.seen.shape[1] else None
-    if fast is not None and hasattr(fast, "legal_actions"):
-        return fast.legal_actions(state, point_keys(state.board_size, state.device))
     points = flood.unpack_rows(exact_legal_rows(state)).flatten(-2)
     return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from types import UnionType
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from zerogo.errors import InputError, quote
 from zerogo.rules import MAX_SIZE, SCORING, SUPERKO, Rules
@@ -57,7 +60,7 @@ def default_of(entry: Field) -> Any:
 def allowed(entry: Field) -> str:
     """Returns in words what a field accepts, for example "a whole number from 1 to 25"."""
     choices = ", ".join(entry.metadata["choices"])
-    words = f"one of {choices}" if choices and entry.type == "str" else KINDS[str(entry.type)][1]
+    words = f"one of {choices}" if choices and entry.type == "str" else KINDS[str(entry.type)]
     return words.format(limits=_limits(entry), example=entry.metadata["example"])
 
 
@@ -73,7 +76,40 @@ def _limits(entry: Field) -> str:
     return "" if high is None else f", at most {high}"
 
 
-# Readers return the exact value of what YAML or a command line gave; they raise ValueError where it is not allowed.
+def read(value: Any, kind: Any, entry: Field) -> Any:
+    """Returns the exact value of a kind, such as float or tuple[str, ...], of what YAML or a command line gave. Raises
+    ValueError where it is not allowed."""
+    kinds, choices = get_args(kind), entry.metadata["choices"]
+    if kind in (int, float):
+        return _read_number(value, kind, entry)
+    if get_origin(kind) is UnionType:
+        for one in kinds:
+            with suppress(ValueError, OverflowError):
+                return read(value, one, entry)
+        raise ValueError
+    if isinstance(value, bool) and "on" in choices:
+        value = "on" if value else "off"  # which YAML 1.1 reads as true and false
+    accepted = {tuple: (list, tuple), dict: Mapping}.get(get_origin(kind), kind)
+    _require(isinstance(value, accepted) and (kind is not str or not choices or value in choices))
+    if get_origin(kind) is dict:
+        _require(all(isinstance(name, str) for name in value))
+        return {name: read(part, kinds[1], entry) for name, part in value.items()}
+    if get_origin(kind) is not tuple:
+        return value
+    kinds = kinds[:1] * len(value) if kinds[-1] is ... else kinds
+    _require(len(kinds) == len(value))
+    return tuple(read(part, one, entry) for part, one in zip(value, kinds, strict=True))
+
+
+def _read_number(value: Any, kind: type, entry: Field) -> float:
+    """Returns a finite number in the field's range, truth values not being numbers."""
+    if isinstance(value, str) and EXPONENT.fullmatch(value.strip()):
+        value = float(value)
+    _require(isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value))
+    low, above, high = (entry.metadata[key] for key in ("low", "above", "high"))
+    _require((low is None or value >= low) and (above is None or value > above) and (high is None or value <= high))
+    _require(kind is float or value == int(value))
+    return kind(value)
 
 
 def _require(is_allowed: bool) -> None:
@@ -81,85 +117,15 @@ def _require(is_allowed: bool) -> None:
         raise ValueError
 
 
-def _read_number(value: Any, entry: Field) -> float:
-    """Returns a finite number in the field's range, truth values not being numbers."""
-    if isinstance(value, str) and EXPONENT.fullmatch(value.strip()):
-        value = float(value)
-    _require(isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value))
-    low, above, high = (entry.metadata[key] for key in ("low", "above", "high"))
-    _require((low is None or value >= low) and (above is None or value > above) and (high is None or value <= high))
-    return value
+def _rises(rows: Sequence[tuple[float, ...]]) -> bool:
+    """Returns whether the progress in rows begins with 0, rises, and is at most 1."""
+    starts = [progress for progress, _ in rows]
+    return starts[:1] == [0.0] and starts == sorted(set(starts)) and starts[-1] <= 1.0
 
 
-def _read_float(value: Any, entry: Field) -> float:
-    return float(_read_number(value, entry))
-
-
-def _read_int(value: Any, entry: Field) -> int:
-    number = _read_number(value, entry)
-    _require(number == int(number))
-    return int(number)
-
-
-def _read_auto_or_int(value: Any, entry: Field) -> int | str:
-    return value if value == "auto" else _read_int(value, entry)
-
-
-def _read_bool(value: Any, entry: Field) -> bool:
-    _require(isinstance(value, bool))
-    return value
-
-
-def _read_text(value: Any, entry: Field) -> str:
-    choices = entry.metadata["choices"]
-    if isinstance(value, bool) and "on" in choices:
-        value = "on" if value else "off"  # which YAML 1.1 reads as true and false
-    _require(isinstance(value, str) and (not choices or value in choices))
-    return value
-
-
-def _read_texts(value: Any, entry: Field) -> tuple[str, ...]:
-    _require(isinstance(value, (list, tuple)))
-    return tuple(_read_text(part, entry) for part in value)
-
-
-def _read_text_or_texts(value: Any, entry: Field) -> str | tuple[str, ...]:
-    return _read_text(value, entry) if isinstance(value, str) else _read_texts(value, entry)
-
-
-def _read_weights(value: Any, entry: Field) -> dict[str, float]:
-    _require(isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
-    return {name: _read_float(weight, entry) for name, weight in value.items()}
-
-
-def _read_rows(value: Any, entry: Field, length: int) -> list[tuple[float, ...]]:
-    """Returns rows of so many numbers each."""
-    _require(isinstance(value, (list, tuple)))
-    _require(all(isinstance(row, (list, tuple)) and len(row) == length for row in value))
-    return [tuple(_read_float(number, entry) for number in row) for row in value]
-
-
-def _read_schedule(value: Any, entry: Field) -> tuple[tuple[float, float], ...]:
-    pairs = _read_rows(value, entry, 2)
-    starts = [progress for progress, _ in pairs]
-    _require(starts[:1] == [0.0] and starts == sorted(set(starts)) and starts[-1] <= 1.0)
-    _require(min(factor for _, factor in pairs) >= 0.0)
-    return tuple(pairs)
-
-
-def _read_budgets(value: Any, entry: Field) -> tuple[tuple[float, int], ...]:
-    """Returns a schedule of whole numbers of simulations, which may be empty."""
-    pairs = _read_schedule(value, entry) if _read_rows(value, entry, 2) else ()
-    _require(all(number == int(number) and 1 <= number <= MOST_SIMULATIONS for _, number in pairs))
-    return tuple((start, int(number)) for start, number in pairs)
-
-
-def _read_sizes(value: Any, entry: Field) -> tuple[tuple[int, float, float], ...]:
-    rows = _read_rows(value, entry, 3)
-    for size, share, komi in rows:
-        _require(size == int(size) and 1 <= size <= MAX_SIZE and share > 0 and abs(komi) <= MOST_KOMI)
-    _require(len({size for size, _, _ in rows}) == len(rows))
-    return tuple((int(size), share, komi) for size, share, komi in rows)
+def _are_sizes(rows: Sequence[tuple[int, float, float]]) -> bool:
+    are_allowed = all(1 <= size <= MAX_SIZE and share > 0 and abs(komi) <= MOST_KOMI for size, share, komi in rows)
+    return are_allowed and len({size for size, _, _ in rows}) == len(rows)
 
 
 SCHEDULE_WORDS = (
@@ -174,21 +140,27 @@ SIZES_WORDS = (
     "[] or a list of [size, share, komi] such as [[7, 1, 9], [9, 2, 7]], "
     f"different sizes from 1 to {MAX_SIZE}, shares above 0, komi from -{MOST_KOMI} to {MOST_KOMI}"
 )
-TEXTS_WORDS = "a text such as zero17, or a list of texts such as [stones, liberties:8]"
-WEIGHTS_WORDS = "a mapping of names to numbers{limits} such as {example}"
-# A field's type to what reads it, and to what it accepts in words.
-KINDS: dict[str, tuple[Callable[[Any, Field], Any], str]] = {
-    "bool": (_read_bool, "true or false"),
-    "int": (_read_int, "a whole number{limits}"),
-    "float": (_read_float, "a number{limits}"),
-    "int | str": (_read_auto_or_int, "auto or a whole number{limits}"),
-    "str": (_read_text, "a text"),
-    "tuple[str, ...]": (_read_texts, "a list of texts such as {example}"),
-    "str | tuple[str, ...]": (_read_text_or_texts, TEXTS_WORDS),
-    "dict[str, float]": (_read_weights, WEIGHTS_WORDS),
-    "tuple[tuple[float, float], ...]": (_read_schedule, SCHEDULE_WORDS),
-    "tuple[tuple[float, int], ...]": (_read_budgets, BUDGETS_WORDS),
-    "tuple[tuple[int, float, float], ...]": (_read_sizes, SIZES_WORDS),
+SCHEDULE, BUDGETS = "tuple[tuple[float, float], ...]", "tuple[tuple[float, int], ...]"
+SIZES = "tuple[tuple[int, float, float], ...]"
+# A field's type to what it accepts in words.
+KINDS = {
+    "bool": "true or false",
+    "int": "a whole number{limits}",
+    "float": "a number{limits}",
+    "int | str": "auto or a whole number{limits}",
+    "str": "a text",
+    "tuple[str, ...]": "a list of texts such as {example}",
+    "str | tuple[str, ...]": "a text such as zero17, or a list of texts such as [stones, liberties:8]",
+    "dict[str, float]": "a mapping of names to numbers{limits} such as {example}",
+    SCHEDULE: SCHEDULE_WORDS,
+    BUDGETS: BUDGETS_WORDS,
+    SIZES: SIZES_WORDS,
+}
+# And what the rows of a table must be besides.
+TABLES: dict[str, Callable[[Any], bool]] = {
+    SCHEDULE: lambda rows: _rises(rows) and min(factor for _, factor in rows) >= 0.0,
+    BUDGETS: lambda rows: not rows or _rises(rows) and all(1 <= number <= MOST_SIMULATIONS for _, number in rows),
+    SIZES: _are_sizes,
 }
 
 
@@ -205,7 +177,8 @@ class Section:
         for entry in settings_of(self):
             value = getattr(self, entry.name)
             try:
-                exact = KINDS[str(entry.type)][0](value, entry)
+                exact = read(value, _kinds_of(type(self))[entry.name], entry)
+                _require(TABLES.get(str(entry.type), lambda _: True)(exact))
             except (ValueError, OverflowError):
                 raise InputError(f"{self.NAME}.{entry.name} is {quote(value)}; it must be {allowed(entry)}") from None
             object.__setattr__(self, entry.name, exact)
@@ -213,6 +186,12 @@ class Section:
 
     def _check(self) -> None:
         """Raises InputError when values that are valid alone can't hold together."""
+
+
+@cache
+def _kinds_of(section: type[Section]) -> dict[str, Any]:
+    """Returns the types of a section's fields."""
+    return get_type_hints(section)
 
 
 SYMMETRIES = ("none", "random", "all")
@@ -229,7 +208,7 @@ HEADS_WORDS = (
     "(short_values: 1.0 weighs the three short-term values together like value, 3.0 each of them, as in KataGo)"
 )
 SUPERKO_SHARES_WORDS = "share of the games under each superko rule; empty: all under game.superko [KataGo]"
-SCHEDULE = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
+LEARNING_RATES = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
 OPPONENTS = (
     "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL or another engine; with @white always White, "
     "with ? at the end only where it is installed"
@@ -247,7 +226,7 @@ class RunConfig(Section):
     NAME = "run"
     seed: int = option(1, "seed of every random draw", 0, 2**62)
     device: str = option("auto", "auto (CUDA if there is a GPU), cpu, cuda or cuda:1")
-    processes: int | str = option(1, PROCESSES_WORDS, 1, 1024)
+    processes: int | str = option(1, PROCESSES_WORDS, 1, 1024, choices=("auto",))
     threads: int = option(0, "CPU threads; 0: chosen automatically while running", 0, 1024)
     precision: str = option("auto", "arithmetic of the network; auto: bfloat16 where that is fast", choices=PRECISIONS)
     kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))
@@ -473,7 +452,9 @@ class TrainingConfig(Section):
     batch: int = option(512, "samples in a training step [measured]", 1, 1_000_000)
     learning_rate: float = option(1e-3, "learning rate before warm-up and schedule", above=0, high=10)
     warmup_samples: int = option(100_000, "samples over which the learning rate rises from 0 [KataGo]", 0, 10**10)
-    schedule: tuple[tuple[float, float], ...] = option(SCHEDULE, "factors of the learning rate by progress [KataGo]")
+    schedule: tuple[tuple[float, float], ...] = option(
+        LEARNING_RATES, "factors of the learning rate by progress [KataGo]"
+    )
     ema_samples: int = option(200_000, "averaging horizon of the averaged weights, in samples [KataGo]", 1, 10**10)
 
 

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from zerogo import kernels
 from zerogo.board import State, flood
 from zerogo.features.view import View
 
@@ -20,10 +19,7 @@ def colour(view: View) -> Tensor:
 
 def history(view: View, number: int) -> Tensor:
     """Returns own stones now and in earlier positions, newest first, then the opponent's; empty before the first."""
-    state = view.state
-    if hasattr(fast := kernels.module_for("planes", state.device), "history"):
-        return fast.history(state.black, state.white, state.recent, state.to_play, number)
-    return torch.cat(view.colours(*_past(state, number)), dim=1)
+    return torch.cat(view.colours(*_past(view.state, number)), dim=1)
 
 
 def colour_history(view: View, number: int) -> Tensor:

@@ -257,7 +257,7 @@ def _network(file: Stream, net: KataGoNetwork) -> None:
     net.stem = _conv(file, net.stem, PLANES, channels)
     net.global_bias = _linear(file, net.global_bias, GLOBALS, channels)
     _blocks(file, net.blocks, number, channels, 1)
-    net.tip = (_rms_tip if is_rms else _norm)(file, net.tip, channels)
+    net.tip = _rms(file, net.tip, channels, True) if is_rms else _norm(file, net.tip, channels)
     file.word("policyhead")
     _policy_head(file, net, channels, header)
     file.word("valuehead")
@@ -486,19 +486,15 @@ def _norm(file: Stream, old: Norm | None, channels: int) -> Norm:
     return norm
 
 
-def _rms(file: Stream, old: RmsNorm | None, channels: int) -> RmsNorm:
-    file.word("rms")
+def _rms(file: Stream, old: RmsNorm | None, channels: int, is_tip: bool = False) -> RmsNorm:
+    """Goes through the norm of a block, or of the trunk's tip, which alone has a bias and an activation."""
+    file.word("tip" if is_tip else "rms")
     file.whole(channels, channels, channels)
-    epsilon = file.real(old and old.epsilon)
+    epsilon, is_spatial = file.real(old and old.epsilon), False
+    if is_tip:
+        is_spatial = bool(file.whole(old is not None and old.is_spatial, 0, 1))
+        file.whole(0, 0, 0)
     weight = file.tensor(old and old.weight, (channels,), -1.0)
-    return old or RmsNorm(weight, epsilon, None, False, "ACTIVATION_IDENTITY")
-
-
-def _rms_tip(file: Stream, old: RmsNorm | None, channels: int) -> RmsNorm:
-    file.word("tip")
-    file.whole(channels, channels, channels)
-    epsilon, is_spatial = file.real(old and old.epsilon), file.whole(old is not None and old.is_spatial, 0, 1)
-    file.whole(0, 0, 0)
-    scale, bias = file.tensor(old and old.weight, (channels,), -1.0), file.tensor(old and old.bias, (channels,))
-    activation = _activation(file, old and old.activation)
-    return old or RmsNorm(scale, epsilon, bias, bool(is_spatial), activation)
+    bias = file.tensor(old and old.bias, (channels,)) if is_tip else None
+    activation = _activation(file, old and old.activation) if is_tip else "ACTIVATION_IDENTITY"
+    return old or RmsNorm(weight, epsilon, bias, is_spatial, activation)

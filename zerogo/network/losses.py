@@ -19,8 +19,6 @@ SOFTENED = 0.25  # power of the soft policy's target (KataGo)
 
 Metrics = dict[str, Tensor]
 Terms = tuple[Tensor, dict[str, int]]  # of the losses of heads of a kind, and how many columns each head has
-SAMPLES, BY_POLICY, BY_BOARD, DECIDED = range(4)  # the weights of `metrics`
-Rows = list[tuple[str, int]]  # names of numbers that samples have, and by which weight their mean is taken
 
 
 @dataclass(frozen=True)
@@ -124,13 +122,9 @@ def loss_terms(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -
     if outcomes:
         terms.append(_outcome_terms(outputs, outcomes))
     if "score" in heads:
-        terms.append((score_terms(outputs["score"], targets) * (share * heads["score"]), {"score": 1}))
+        points = outputs["score"] / SCORE_SCALE, targets.score / SCORE_SCALE
+        terms.append((F.huber_loss(*points, reduction="none") * (share * heads["score"]), {"score": 1}))
     return terms
-
-
-def score_terms(score: Tensor, targets: Targets) -> Tensor:
-    """Returns Huber's loss of the points with komi, in units of SCORE_SCALE: [B]."""
-    return F.huber_loss(score / SCORE_SCALE, targets.score / SCORE_SCALE, reduction="none")
 
 
 def _move_terms(outputs: Metrics, targets: Metrics, factors: Tensor) -> Terms:
@@ -165,65 +159,53 @@ def metrics(outputs: Metrics, targets: Targets, heads: Mapping[str, float], loss
     value_error (squared), and value_accuracy, how often the value has the result's sign where there is a winner;
     score_error_points: the mean error by `board_weight`.
 
-    Each is the mean of a row of numbers, one of each sample, by one of four weights, and all are made at once. outputs:
-    without gradients. loss: what `loss_terms` returned for them."""
-    number = len(targets.value)
-    ones = _constants((1.0,), targets.value.device).expand(len(targets.value))
-    decided = torch.ne(targets.value, 0, out=torch.empty_like(targets.value))
-    weights = torch.stack([ones, targets.policy_weight, targets.board_weight, decided])
-    rows = [(name, SAMPLES) for _, names in loss for name in names]
-    scales = tuple(number / (heads[name] or 1.0) for name, _ in rows)
-    table = [_sums(terms.detach(), names) for terms, names in loss]
+    outputs: without gradients. loss: what `loss_terms` returned for them."""
+    shown = {}
+    for terms, widths in loss:
+        of_heads = terms if terms.ndim == 3 else terms.view(len(terms), -1).split([*widths.values()], dim=1)
+        for name, own_terms in zip(widths, of_heads, strict=True):
+            shown[f"{name}_loss"] = own_terms.detach().sum() / (heads[name] or 1.0)
     for head in [head for head in METRICS if head in heads]:
-        names, numbers = METRICS[head](outputs[head], targets)
-        rows, table = rows + names, table + numbers
-    means = torch.cat(table) @ weights.T / weights.sum(1).clamp(min=1e-6)
-    losses = means[: len(scales), SAMPLES] * _constants(scales, means.device)
-    shown = {f"{name}_loss": mean for (name, _), mean in zip(rows, losses.unbind(), strict=False)}
-    shown |= {name: means[row, by] for row, (name, by) in enumerate(rows) if row >= len(scales)}
-    if "policy_kl" in shown:  # so far the sum of policy x log prior
-        shown["policy_kl"] = -(shown["policy_kl"] + shown["policy_target_entropy"])
+        shown |= METRICS[head](outputs[head], targets)
     return shown
 
 
-def _sums(terms: Tensor, widths: dict[str, int]) -> Tensor:
-    """Returns the sum of each sample's terms by head: float32 [heads, B]."""
-    if terms.ndim < 3:
-        return _members(tuple(widths.values()), terms.device) @ terms.reshape(-1, sum(widths.values())).T
-    return terms.sum(-1)
+def _shares(weights: Tensor) -> Tensor:
+    """Returns by what the numbers of samples are multiplied in a mean by their weights: float32 [B]."""
+    return weights / weights.sum().clamp(min=1e-6)
 
 
-@cache
-def _members(widths: tuple[int, ...], device: torch.device) -> Tensor:
-    """Returns 1 where a column belongs to a head: float32 [heads, sum of widths]."""
-    with torch.inference_mode(False):
-        return torch.block_diag(*(torch.ones(1, width) for width in widths)).to(device)
+def _policy_metrics(logits: Tensor, targets: Targets) -> Metrics:
+    log_prior, share = F.log_softmax(logits, dim=-1), _shares(targets.policy_weight)
+    entropy, target_entropy = (
+        torch.special.entr(policy).sum(-1) @ share for policy in (log_prior.exp(), targets.policy)
+    )
+    agree = logits.argmax(-1) == targets.policy.argmax(-1)
+    return {
+        "policy_entropy": entropy,
+        "policy_target_entropy": target_entropy,
+        "policy_kl": -((targets.policy * log_prior).sum(-1) @ share + target_entropy),
+        "policy_accuracy": agree.to(torch.float32) @ share,
+    }
 
 
-def _policy_rows(logits: Tensor, targets: Targets) -> tuple[Rows, list[Tensor]]:
-    log_prior = F.log_softmax(logits, dim=-1)
-    both = torch.stack([log_prior.exp(), targets.policy])
-    cross = (targets.policy * log_prior).sum(-1)
-    best, target = both.argmax(-1)
-    agree = torch.eq(best, target, out=torch.empty_like(cross))
-    names = "policy_entropy", "policy_target_entropy", "policy_kl", "policy_accuracy"
-    return [(name, BY_POLICY) for name in names], [torch.special.entr(both).sum(-1), cross[None], agree[None]]
-
-
-def _value_rows(logit: Tensor, targets: Targets) -> tuple[Rows, list[Tensor]]:
+def _value_metrics(logit: Tensor, targets: Targets) -> Metrics:
     value, result = torch.tanh(logit), targets.value
-    right = torch.gt(value * result, 0, out=torch.empty_like(value))
-    error = F.mse_loss(value, result, reduction="none")
-    names = ("value_mean", SAMPLES), ("value_target_mean", SAMPLES), ("value_error", SAMPLES)
-    return [*names, ("value_accuracy", DECIDED)], [row[None] for row in (value, result, error, right)]
+    is_right, is_decided = (flags.to(torch.float32) for flags in (value * result > 0, result != 0))
+    return {
+        "value_mean": value.mean(),
+        "value_target_mean": result.mean(),
+        "value_error": F.mse_loss(value, result),
+        "value_accuracy": is_right @ _shares(is_decided),
+    }
 
 
-def _score_rows(score: Tensor, targets: Targets) -> tuple[Rows, list[Tensor]]:
-    return [("score_error_points", BY_BOARD)], [(score - targets.score).abs()[None]]
+def _score_metrics(score: Tensor, targets: Targets) -> Metrics:
+    return {"score_error_points": (score - targets.score).abs() @ _shares(targets.board_weight)}
 
 
-METRICS: dict[str, Callable[[Tensor, Targets], tuple[Rows, list[Tensor]]]] = {
-    "policy": _policy_rows,
-    "value": _value_rows,
-    "score": _score_rows,
+METRICS: dict[str, Callable[[Tensor, Targets], Metrics]] = {
+    "policy": _policy_metrics,
+    "value": _value_metrics,
+    "score": _score_metrics,
 }

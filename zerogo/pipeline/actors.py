@@ -48,13 +48,13 @@ TAKEN, MOST_ACTORS = ".taken", 10_000  # of so many actors, those heard of last,
 NAME = re.compile(r"(([0-9a-f]{12})-(\d{8})-(\d+)\.npz)(\.taken)?")  # actor, number of its shard, samples
 LOOK = 1.0  # seconds between looks for checkpoints, or for shards where there is nothing else to do
 LEFTOVER = 3600.0  # seconds after which nobody is still writing a file
-OWN = ("selfplay.slots=0", "search.leaves=0")  # what was found for the run's machine fits no other
+MEASURED = ("selfplay.slots=0", "search.leaves=0")  # what was found for the run's machine fits no other
 RULES = ("size", "komi", "superko", "suicide", "scoring")
 # What a shard tells of its games beside their samples, fields of `SelfPlayResult`, and who played them: the run's
 # `begun` and encoder, the actor and the number of the shard. A process's seconds tell nothing beside those of others.
 GAMES = {"lengths": [int], "scores_black": [float], "sizes": [int], "komi": [float], "ends": [int], "moves": int}
 GAMES |= {"simulations": int, "overflowed": int, "prior_kl": float, "prior_entropy": float}
-MOST_GAMES = 10_000  # of a shard, whose lists then have half as many numbers as `bounds.MOST_JSON` allows
+MOST_GAMES = 100_000  # of a shard, whose lists then have half as many numbers as `shards.MOST_ABOUT` allows
 # records: the games for SGF: number, the rules as the numbers of RULES, moves and root values as text with spaces
 # between them, score, end. A list of numbers would take far more memory when it is read.
 ABOUT = {"run": int, "encoder": str, "actor": str, "shard": int, "games": GAMES}
@@ -142,7 +142,7 @@ class Inbox:
         """Adds the games of all shards that wait to an iteration, numbered from `first`; returns how many. step: the
         run's, from which on there are no networks, but for those of checkpoints that a resumed run is yet to reach."""
         number, newest, held = 0, checkpoints.paths(self.directory.parent)[-1:], set()
-        step = max([1, step, *(int(checkpoints.NAME.fullmatch(path.name)[1]) for path in newest)])
+        step = max(1, step, *map(checkpoints.step_of, newest))
         for shard in waiting(self.directory):
             if shard.name in self.external or shard.actor in held:
                 continue
@@ -150,7 +150,7 @@ class Inbox:
                 samples, games, records = self._read(shard, step)
             except OSError as error:  # the disk's, no fault of the shard: it comes at another look, before later ones
                 held.add(shard.actor)
-                self._say_unread(shard.name, error)
+                self._warn_unread(shard.name, error)
                 continue
             except InputError as error:
                 self._signals.retry_io(self._refuse, shard.path)
@@ -178,7 +178,7 @@ class Inbox:
             shard.path.rename(shard.path.with_name(shard.name + TAKEN))
         self._quiet_since = time.monotonic()
 
-    def _say_unread(self, name: str, error: OSError) -> None:
+    def _warn_unread(self, name: str, error: OSError) -> None:
         if name not in self._unread and not isinstance(error, FileNotFoundError):  # somebody has removed it
             self._unread.add(name)
             self._signals.log(f"warning: cannot read the shard {name}: {error.strerror or error}; trying again")
@@ -322,24 +322,6 @@ def watch(directory: Path, overrides: Sequence[str] = ()) -> None:
         Actor(directory, overrides, signals, line).run()
 
 
-def split_result(result: SelfPlayResult, max_games: int) -> list[SelfPlayResult]:
-    """Returns results of at most so many games, which together have what this one has: samples in each, and the sums
-    in the first one. Lists of numbers are divided by place, samples and games for SGF by the games' numbers."""
-    samples, count = result.all_samples(), len(result.lengths)
-    if count <= max_games:
-        return [result]
-    numbers, pieces = samples.game.unique(), []
-    chunks = numbers.tensor_split(min(len(numbers), -(-count // max_games)))
-    for places, some in zip(torch.arange(count).tensor_split(len(chunks)), chunks, strict=True):
-        games, piece = set(some.tolist()), SelfPlayResult() if pieces else replace(result)
-        for name in (name for name, kind in GAMES.items() if isinstance(kind, list)):
-            setattr(piece, name, [getattr(result, name)[place] for place in places.tolist()])
-        piece.samples = [samples.select(torch.isin(samples.game, some).nonzero().squeeze(1))]
-        piece.games = [game for game in result.games if game.number in games]
-        pieces.append(piece)
-    return pieces
-
-
 class Actor:
     """Games for a run, under the settings of its newest checkpoint, whose network, or that of its player, plays from
     then on, in games under way too."""
@@ -348,9 +330,8 @@ class Actor:
         self.directory, self.overrides, self.signals, self.line = directory, overrides, signals, line
         self.name = secrets.token_hex(6)
         self.shards = self.games = 0  # written
-        self._unwritten: list[SelfPlayResult] = []  # pieces of shards that are to be written
         self._seen: tuple[Path, int] | None = None  # the newest checkpoint's file, and when it was written
-        self._said: set[str] = set()
+        self._reasons_said: set[str] = set()
         self._of: tuple | None = None  # which run, and under which settings, the games are
         self.collected, self._written, self._next_look = SelfPlayResult(), time.monotonic(), 0.0
 
@@ -373,14 +354,15 @@ class Actor:
         if self._wait_while(self._is_full, "waiting for the run to take the samples that are written already"):
             self._follow()
         self._next_look, settings = time.monotonic() + LOOK, self.config.pipeline
-        self.selfplay.play(settings.games_per_iteration, None, self._show, False, self.collected, self._is_asked)
+        number = min(settings.games_per_iteration, MOST_GAMES)
+        self.selfplay.play(number, None, self._show, False, self.collected, self._pauses)
         is_due = self.signals.snapshot_requested or time.monotonic() - self._written >= settings.snapshot_seconds
         if self.collected.is_whole or is_due:
             self.signals.snapshot_requested = False
             self._write()
         self.signals.leave_if_asked()
 
-    def _is_asked(self) -> bool:
+    def _pauses(self) -> bool:
         return self.signals.has_request or time.monotonic() >= self._next_look
 
     def _show(self, collected: SelfPlayResult) -> None:
@@ -391,9 +373,9 @@ class Actor:
         waits = False
         while holds():
             waits = True
-            if why not in self._said:
+            if why not in self._reasons_said:
                 self.signals.log(f"{self.directory}: {why}")
-            self._said.add(why)
+            self._reasons_said.add(why)
             self.signals.wait(LOOK)
         return waits
 
@@ -425,7 +407,7 @@ class Actor:
                 self.signals.wait(LOOK)
 
     def _use(self, newest: Checkpoint) -> None:
-        config, run = with_overrides(newest.config, [*OWN, *self.overrides]), int(newest.counters.get("begun", 0))
+        config, run = with_overrides(newest.config, [*MEASURED, *self.overrides]), int(newest.counters.get("begun", 0))
         if not config.replay.external:
             what = f"the run {self.directory} does not accept games of actors"
             raise InputError(f"{what}; resume it with replay.external=true")
@@ -454,16 +436,12 @@ class Actor:
         self.signals.log(f"{self.directory}: actor {self.name} on {machine}, {why}")
 
     def _write(self) -> None:
-        """Writes the finished games, if there are any, as one shard or several; after an interruption those that are
-        left."""
+        """Writes the finished games, if there are any, as a shard."""
         if self.collected.samples:
-            self._unwritten += split_result(self.collected, MOST_GAMES)
-            self.collected, self._written = SelfPlayResult(), time.monotonic()
             self.selfplay.resignation.update()
-        while self._unwritten:
-            self.signals.retry_io(self._save, self._unwritten[0])
-            result = self._unwritten.pop(0)
-            self.shards, self.games = self.shards + 1, self.games + len(result.lengths)
+            self.signals.retry_io(self._save, self.collected)
+            self.shards, self.games = self.shards + 1, self.games + len(self.collected.lengths)
+            self.collected, self._written = SelfPlayResult(), time.monotonic()
 
     def _save(self, result: SelfPlayResult) -> None:
         self._require_run()

@@ -178,8 +178,7 @@ class Matches:
 
     def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
         """Plays one match; half as many games where only one colour is at stake."""
-        rules, cap, plies = self.game.rules(size=size), self.game.plies(size), self.settings.opening_plies
-        settings = MatchSettings(rules, num_games, self.seed, True, plies, cap, self.device, self.at_once)
+        settings = self.match_settings(size, num_games)
         if spec == "self" or spec.endswith(WHITE):
             settings = replace(settings, num_games=num_games // 2, is_paired=False, opening_plies=0)
         if spec == "self":
@@ -187,6 +186,12 @@ class Matches:
         with contextlib.ExitStack() as stack:
             opponent = distributed.run_and_sync_errors(stack.enter_context, self._opponent(spec))
             return play_match(player, opponent, replace(settings, move_cap=cap_for(self.game, [opponent], size)))
+
+    def match_settings(self, size: int, num_games: int) -> MatchSettings:
+        """Returns how networks meet on a board."""
+        options = {"opening_plies": self.settings.opening_plies, "move_cap": self.game.plies(size)}
+        options |= {"device": self.device, "at_once": self.at_once}
+        return MatchSettings(self.game.rules(size=size), num_games, self.seed, **options)
 
 
 def elo_numbers(met: Sequence[pool.Meeting], size: int, name: str, area: str) -> dict[str, float]:
@@ -224,7 +229,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
     yield from ((f"  warning: {text}", {}) for text in left_out)
     game, settings = matches.game, matches.settings
     player, is_mixed = make_player(network, settings, matches.device, matches.dtype), bool(game.sizes)
-    stem, steps = player.name.rpartition("@")[0], {_step(file): file for file in checkpoint.paths(folder)}
+    stem, steps = player.name.rpartition("@")[0], {checkpoint.step_of(file): file for file in checkpoint.paths(folder)}
     earlier = {f"{stem}@{step}": file for step, file in steps.items() if step < network.step}
     players = [step for step in network.counters.get("players", ())[-1:] if step != network.step]
     plays = {f"{stem}@{step}": checkpoint.path_of(folder, step) for step in players}
@@ -244,9 +249,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
                 yield f"  {where}warning: no match against {name}: {error}", {}
                 continue
             their_names |= {other.name} if name in plays else set()
-            cap, rules, plies = cap_for(game, [other], size), game.rules(size=size), settings.opening_plies
-            games = MatchSettings(rules, settings.games, matches.seed, True, plies, cap, matches.device)
-            result = play_match(player, other, replace(games, at_once=matches.at_once))
+            result = play_match(player, other, matches.match_settings(size, settings.games))
             pool.add(folder / pool.FILE, result)
             yield f"  {where}{result.lines()[0]}, until {time_of_day()}", {}
         yield from _standing(folder, size, player.name, list(earlier), where, area)
@@ -296,13 +299,9 @@ def load_player(folder: Path, players: list[int], note: Callable[[str], None]) -
         return None
 
 
-def _step(path: Path) -> int:
-    return int(checkpoint.NAME.fullmatch(path.name)[1])
-
-
 def best_steps(folder: Path, size: int) -> list[int]:
     """Returns the step of the run's checkpoint that is rated highest on a board, none before any match there."""
-    met, steps = pool.read(folder / pool.FILE), {str(_step(file)) for file in checkpoint.paths(folder)}
+    met, steps = pool.read(folder / pool.FILE), {str(checkpoint.step_of(file)) for file in checkpoint.paths(folder)}
     names = [meeting.player for meeting in met if meeting.player.rpartition("@")[2] in steps]
     return [int(name.rpartition("@")[2]) for name in pool.strongest(met, size, names)]
 

@@ -354,17 +354,18 @@ class Run:
         self.iteration.numbers = selfplay_numbers(collected, samples) | figures
         self._add_to_replay(samples)
 
-    def _is_asked(self) -> bool:
-        """Returns whether a snapshot is due or a signal requests something."""
+    def _has_request(self) -> bool:
+        """Returns whether a snapshot is due or a signal requests something, on this rank."""
         return self.signals.has_request or self.snapshots.is_due()
 
     def _pauses(self) -> bool:
         """Returns whether self-play pauses, because of a request or to sync with the other ranks."""
-        return self._is_asked() or distributed.world_size() > 1 and time.monotonic() > self._clock + RANK_SYNC_SECONDS
+        is_late = time.monotonic() > self._clock + RANK_SYNC_SECONDS
+        return self._has_request() or distributed.world_size() > 1 and is_late
 
     def _handle_requests(self) -> None:
         """Saves a snapshot if one is due or requested, and exits if a signal requests it. Collective call."""
-        if self._sync_ranks(self._is_asked()):
+        if self._sync_ranks(self._has_request()):
             self._snapshot()
             self.signals.exit_signal = int(distributed.all_reduce_max([self.signals.exit_signal])[0])
             self.signals.leave_if_asked()  # now that the snapshot is whole

@@ -27,6 +27,7 @@ from zerogo.system.runtime import make_directory, remove_leftovers, write_atomic
 
 FORMAT = 1
 MOST_ARRAYS = 100  # of a file; samples have a quarter of them
+MOST_ABOUT = 1_000_000  # values that a file says about its samples
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 MAX_WAITING = 8  # finished shards that are not written yet, whose samples memory holds
 SNAPSHOTS = 2  # newest ones of a run that may be gone back to
@@ -99,7 +100,7 @@ def load_with_about(path: str | Path) -> tuple[Samples, Any]:
             bounds.open_archive(file, f"replay shard {path}") as archive,
         ):
             arrays = _read_arrays(archive, f"replay shard {path}")
-        about = bounds.parse_json(arrays.pop("about").tobytes()) if "about" in arrays else None
+        about = bounds.parse_json(arrays.pop("about").tobytes(), MOST_ABOUT) if "about" in arrays else None
     except InputError:
         raise
     except Exception as error:  # what a damaged archive makes NumPy and zipfile raise has no common kind

@@ -137,9 +137,6 @@ class Go(Game):
 
     def pack(self, position: Position) -> Tensor:
         """Returns the positions as words: int32 [K, W]."""
-        fast = kernels.module_for("leaf_states", position.device)
-        if fast is not None and hasattr(fast, "pack"):
-            return fast.pack(position)
         flags = [position.to_play, position.passes, position.finished, position.ply, position.ko]
         small = torch.stack([flag.to(torch.int32) for flag in flags], dim=1)
         hashes = position.hash.unsqueeze(1).view(torch.int32)
@@ -177,12 +174,7 @@ class Go(Game):
 
     def outcome(self, states: State, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         """The utility of the board as `scoring.result_black` counts it."""
-        finished, fast = position.finished, kernels.module_for("leaf_states", position.device)
-        is_area = not (states.rules.any_territory or self.score_weight)
-        if is_area and fast is not None and hasattr(fast, "outcome"):
-            arguments = select_games(states.on_board, game_index), select_games(states.rules.komi, game_index)
-            return finished, fast.outcome(position, *arguments)
-        value = torch.zeros_like(position.ply, dtype=torch.float32)
+        finished, value = position.finished, torch.zeros_like(position.ply, dtype=torch.float32)
         is_readable = flood.host_read_is_free(finished)
         over = finished.nonzero().squeeze(1) if is_readable else torch.arange(len(finished), device=finished.device)
         if over.numel() == 0:
@@ -191,7 +183,7 @@ class Go(Game):
         value[over] = torch.sign(score)
         if self.score_weight:
             value[over] = self._utility(value[over], score, states.rules.size[game_index[over]])
-        return finished, value
+        return finished, value if is_readable else torch.where(finished, value, 0.0)
 
     def final_score(
         self, states: State, game_index: Tensor, position: Position, rows: Tensor | slice = slice(None)

@@ -277,8 +277,8 @@ class Search:
             if index.numel():
                 chosen = leaves.leaf.select(index)
                 evaluation = self.evaluator(chosen, legal=leaves.legal[index], key=keys[index])
-                for every, some in zip(numbers, self.numbers_of(chosen, evaluation), strict=True):
-                    every[index] = some
+                for of_all, of_chosen in zip(numbers, self.numbers_of(chosen, evaluation), strict=True):
+                    of_all[index] = of_chosen
         if self.keeps_scores and not (host_read_is_free(keys) and not bool(leaves.finished.any())):
             states = search_state.states_of_slots(selection.num_slots)
             final = self.game.final_score(states, selection.index, leaves.leaf)

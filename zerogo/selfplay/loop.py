@@ -125,18 +125,18 @@ class SelfPlay:
         self.resignation = Resignation(FALSE_POSITIVE, settings.resign_min_ply)
         self.num_games = settings.slots
         self.set_progress(progress)
-        self.everyone = torch.arange(self.num_games, device=device)
+        self.all_games = torch.arange(self.num_games, device=device)
         self.ended: list[tuple[Callable[[], list[Tensor]], Tensor]] = []  # see `_replace`
         self.games_ahead: tuple[board.State, GameRandomness] | None = None
-        self.most_ended = 0  # games, at one move
+        self.max_ended = 0  # games, at one move
         self.is_first = torch.ones(self.num_games, dtype=torch.bool)  # whether no game has ended in this place yet
         states, drawn = self._next_games(self.num_games)
         self.states, self.drawn = states.to(device), drawn.to(device)
         self.recorder = Recorder.empty(self.num_games, self.max_plies, game.largest_size, device)
         self.search_state = self.search.init(self.states, settings.all_simulations[-1])  # for the whole schedule
-        self._draw_plan(self.everyone)
+        self._draw_plan(self.all_games)
         self.fewest_left, self.steps_left = min(self.budgets), 0
-        self._begin_searches(self.everyone)
+        self._begin_searches(self.all_games)
 
     def set_network(self, evaluator: Evaluator, network_step: int) -> None:
         """Plays on with another network, in running games too; it has learned for `network_step` steps."""
@@ -211,7 +211,7 @@ class SelfPlay:
             self._collect_ended(collected)
             # Between simulations a CPU may look who has spent a budget; elsewhere that comes with what the moves do.
             looks = host_read_is_free(self.search_state.budget)
-            moving = (~self.search_state.unspent).nonzero().squeeze(1) if looks else self.everyone
+            moving = (~self.search_state.unspent).nonzero().squeeze(1) if looks else self.all_games
             if len(moving):
                 self._move(moving, collected)
                 if looks:
@@ -301,7 +301,7 @@ class SelfPlay:
 
     def _on_device(self, games: Tensor) -> Tensor:
         """Returns games that the host has named (int64 [K], ascending) on the device."""
-        return self.everyone if len(games) == self.num_games else sent(games, self.device)
+        return self.all_games if len(games) == self.num_games else sent(games, self.device)
 
     def _record(self, game_index: Tensor, before: board.State, actions: Tensor, result: SearchResult) -> None:
         played = {"actions": actions, "policy": result.policy, "root_value": result.value}
@@ -356,7 +356,7 @@ class SelfPlay:
 
     def _next_games(self, number: int) -> tuple[board.State, GameRandomness]:
         """Returns the next games and what is drawn for them, from those that were drawn ahead if they are enough."""
-        games, self.most_ended = self.games_ahead, max(self.most_ended, number)
+        games, self.max_ended = self.games_ahead, max(self.max_ended, number)
         if games is None or len(games[1].number) < number or int(games[1].number[0]) != self.next_game:
             games = self._draw_games(number)
         self.next_game += self.stride * number
@@ -397,8 +397,7 @@ class SelfPlay:
         tensors = [*self._without_history.tensors(), *self.recorder.tables.values(), *self.drawn.tensors()]
         self.ended.append((copies.start_to_host(tensors, index), ends))
         states, drawn = self._next_games(len(games))
-        knows_all = not host_read_is_free(index)
-        self.states = board.put_(self.states, games, states, ply_bound if knows_all else None)
+        self.states = board.put_(self.states, games, states, None if host_read_is_free(index) else ply_bound)
         copies.put_from_host_(self.drawn.tensors(), games, drawn.tensors())
         self.search.reset_trees(self.search_state, index, self.states)
         self._draw_plan(index)
@@ -418,8 +417,8 @@ class SelfPlay:
             self._collect(states, recorder, self.drawn.with_tensors(tensors), ends, collected)
         self.ended.clear()
         num_ahead = 0 if self.games_ahead is None else len(self.games_ahead[1].number)
-        if not host_read_is_free(self.everyone) and num_ahead < self.most_ended:
-            self.games_ahead = self._draw_games(2 * self.most_ended)
+        if not host_read_is_free(self.all_games) and num_ahead < self.max_ended:
+            self.games_ahead = self._draw_games(2 * self.max_ended)
 
     def _collect(
         self, states: board.State, recorder: Recorder, drawn: GameRandomness, ends: Tensor, collected: SelfPlayResult

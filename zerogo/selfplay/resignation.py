@@ -20,16 +20,13 @@ class Resignation:
 
     def __init__(self, false_positive: float, min_ply: int = 0) -> None:
         self.false_positive, self.min_ply = false_positive, min_ply
-        self.games: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
+        self.games: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)  # lowest value of the winner, the loser
         self.threshold = -2.0  # below every value: nobody resigns
         self.measured = 0.0
 
-    def add(self, winner_lowest: float, loser_lowest: float) -> None:
-        """Remembers a game that was played out: the lowest root value that each side saw, in [-1, 1], 1 for none."""
-        self.games.append((winner_lowest, loser_lowest))
-
     def learn(self, values: Tensor, is_black: Tensor, length: Tensor, score_black: Tensor) -> None:
-        """Remembers the lowest value of each side from `min_ply` on, of K games with a score; all on the host.
+        """Remembers the lowest value of each side from `min_ply` on, 1 for none, of K games with a score; all on the
+        host.
 
         values: float32 [K, T] by ply, of the side to move. is_black: bool [K, T], who that is. length: int64 [K].
         score_black: float32 [K], 0 for a game that does not count."""
@@ -39,7 +36,7 @@ class Resignation:
         white = torch.where(counts & ~is_black, values, 1.0).amin(1)
         for k in score_black.nonzero().squeeze(1).tolist():
             pair = float(black[k]), float(white[k])
-            self.add(*(pair if score_black[k] > 0 else pair[::-1]))
+            self.games.append(pair if score_black[k] > 0 else pair[::-1])
 
     def update(self) -> None:
         """Sets the threshold, and the share of false resignations measured at it."""

@@ -97,7 +97,7 @@ def measure_moves(
     in a run."""
     playing = SelfPlay(game, search, settings, evaluator, device, seed=0)
     plies = int(2 * PLIES_A_POINT * playing.states.board_size**2) + 1
-    cap = torch.minimum(1 + playing.everyone % plies, playing.states.cap).to(playing.states.cap.dtype)
+    cap = torch.minimum(1 + playing.all_games % plies, playing.states.cap).to(playing.states.cap.dtype)
     playing.states = replace(playing.states, cap=cap)
     for seconds in (0.0, WHOLE_MOVES_SECONDS):  # the first move sets things up
         played = playing.play(MOST * plies, time.monotonic() + max(seconds, 1e-3))

@@ -26,7 +26,6 @@ from torch import Tensor
 from zerogo import board, kernels, scoring, tuning
 from zerogo.board import flood, rng
 from zerogo.board.rng import Purpose
-from zerogo.board.state import with_atari
 from zerogo.board.superko import exact_legal_rows
 from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, SearchConfig, from_dict
@@ -37,7 +36,7 @@ from zerogo.kernels.shared import NULL_NODE, ROOT
 from zerogo.network import inference_copy
 from zerogo.network.losses import Targets, loss_terms
 from zerogo.rules import Rules, own_actions
-from zerogo.search import Go, Search, SearchState
+from zerogo.search import Search, SearchState
 from zerogo.search.search import expand_and_backup, step_leaves
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Tree, keep_subtree_
@@ -162,13 +161,8 @@ def _board_cases(games: board.State, kind: str) -> Iterator[Case]:
 
 
 def _draws_cases(games: board.State, _kind: str) -> Iterator[Case]:
-    keys, places = games.hash, own_actions(games.rules.size, games.board_size)
-    actions = places.shape[1]
-    yield (lambda keys, ply: rng.key(3, keys, ply, Purpose.MOVE)), (keys, games.ply)
-    yield (lambda keys: rng.below(8, 1, Purpose.SYMMETRY, keys)), (keys,)
-    for arguments in ((keys,), (keys, places)):
-        yield (lambda keys, *at: rng.uniform(keys, actions, *at)), arguments
-        yield (lambda keys, *at: rng.gumbel(keys, actions, *at)), arguments
+    yield (lambda keys, ply: rng.key(3, keys, ply, Purpose.MOVE)), (games.hash, games.ply)
+    yield (lambda keys: rng.below(8, 1, Purpose.SYMMETRY, keys)), (games.hash,)
 
 
 def _epilogues_cases(games: board.State, _kind: str) -> Iterator[Case]:
@@ -190,9 +184,6 @@ def _finished(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor
 
 
 def _leaf_states_cases(games: board.State, _kind: str) -> Iterator[Case]:
-    everyone, is_over = torch.arange(games.num_games), torch.arange(games.num_games) % 2 == 0
-    yield Go().pack, (games,)
-    yield Go().outcome, (games, everyone, dataclasses.replace(games, finished=is_over))
     for search, search_state, selection in _selected(games)[::2]:
         yield step_leaves, (search.game, search_state, selection)
 
@@ -208,7 +199,6 @@ def _planes_cases(games: board.State, kind: str) -> Iterator[Case]:
     for dtype in (torch.float32, torch.bfloat16):
         yield Encoder("", GROUPS, True).planes, (games, dtype)
     if kind == "cpu":
-        yield (lambda games: with_atari(dataclasses.replace(games, atari=None)).atari), (games,)
         rows = games.black, games.on_board
         yield (lambda *rows: (kernels.module_for("planes", games.device) or flood).eyes(*rows)), rows
 

@@ -1,5 +1,5 @@
 """Encoders' planes on the CPU: all bits of a row of the board are collected first, then painted point by point. And
-the bit rows of three groups, and the strings in atari, for which torch takes many small steps."""
+the bit rows of two groups, for which torch takes many small steps."""
 
 from functools import cache
 
@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from zerogo.kernels.cpu.loops import kernel, over_games, part
-from zerogo.kernels.cpu.strings import FREE, OTHER, OWN, STRIDE, STRING, TAKEN, scratch, string
 from zerogo.kernels.shared import COUNTS, ROWS
 
 # The bits of a 1, by dtype, and the integers of that width; other dtypes are painted as float32 first.
@@ -71,26 +70,6 @@ def _collect(words, game, row, spans, rows, counts, num_planes):
         plane += width
 
 
-def history(black: Tensor, white: Tensor, recent: Tensor, mover: Tensor, earlier: int) -> Tensor:
-    """Returns the mover's stones now and in earlier positions, newest first, then the other side's: int32
-    [B, 2 + 2 * earlier, N], from int32 [B, N] twice and [B, 7, 2, N]; mover: int8 [B]."""
-    rows = torch.empty(len(black), 2 + 2 * earlier, black.shape[1], dtype=torch.int32)
-    over_games(_history, len(black), black, white, recent, mover, rows)
-    return rows
-
-
-@kernel
-def _history(first, last, black, white, recent, mover, rows):
-    number = rows.shape[1] // 2
-    for game in range(first, last):
-        side = mover[game] - 1
-        for row in range(rows.shape[2]):
-            rows[game, side * number, row], rows[game, (1 - side) * number, row] = black[game, row], white[game, row]
-            for ago in range(1, number):
-                rows[game, ago, row] = recent[game, ago - 1, side, row]
-                rows[game, number + ago, row] = recent[game, ago - 1, 1 - side, row]
-
-
 def ages(black: Tensor, white: Tensor, recent: Tensor, ply: Tensor, oldest: int) -> Tensor:
     """Returns the stones that have stood for 1, 2, … and for `oldest` or more positions, as the group `turns_since` has
     them: int32 [B, oldest, N], from int32 [B, N] twice, [B, 7, 2, N] and [B]."""
@@ -143,31 +122,3 @@ def eyes_of_row(solid, off, row):
     edge = (off[row] << one) | (off[row] >> one) | off[row - 1] | off[row + 1]
     corners = (both_above & both_below) | (((both_above & one_below) | (both_below & one_above)) & ~edge)
     return ((here << one) & (here >> one) & above & below & corners & ~here) >> one
-
-
-def atari(black: Tensor, white: Tensor, on_board: Tensor) -> Tensor:
-    """Returns the stones whose string has exactly one liberty, as `board.position.find_atari` does: int32 [B, N] three
-    times -> int32 [B, N]."""
-    in_atari = torch.zeros_like(black, memory_format=torch.contiguous_format)
-    over_games(_atari, len(black), black, white, on_board, in_atari)
-    return in_atari
-
-
-@kernel
-def _atari(first, last, black, white, on_board, in_atari):
-    size, work = black.shape[1], scratch()
-    for game in range(first, last):
-        work[TAKEN : TAKEN + STRIDE] = 0  # here the stones whose strings were found
-        for row in range(size):
-            work[OWN + row + 1], work[OTHER + row + 1] = black[game, row], white[game, row]
-            work[FREE + row + 1] = on_board[game, row] & ~(black[game, row] | white[game, row])
-        for plane in (OWN, OTHER):
-            for row in range(1, size + 1):
-                left = work[plane + row] & ~work[TAKEN + row]
-                while left != 0:
-                    liberties = string(work, plane, FREE, row, left & -left, False)
-                    for k in range(1, size + 1):
-                        work[TAKEN + k] |= work[STRING + k]
-                        if liberties == 1:
-                            in_atari[game, k - 1] |= work[STRING + k]
-                    left &= ~work[STRING + row]

@@ -1,29 +1,20 @@
 """Unconditional life, game after game: Benson's algorithm as `zerogo.scoring` defines it, on one colour's stones at a
 time.
 
-In scratch memory OWN holds the colour's stones, OTHER all other points, FREE the empty ones and ATARI those of OTHER
-that a string must touch for a region to be vital to it."""
+In scratch memory OWN holds the colour's stones, OTHER all other points, FREE the empty ones and MUST those of OTHER
+that a string must touch for a region to be vital to it; SAFE the strings that are not struck off, STRUCK the others.
+How many vital regions a string has is kept as two planes, ONCE with one or more and TWICE with two or more."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from zerogo.kernels.cpu import strings
 from zerogo.kernels.cpu.loops import bit_count, inline, kernel, over_games
-from zerogo.kernels.cpu.strings import (
-    FREE,
-    NO_POINTS,
-    OTHER,
-    OWN,
-    SCORED,
-    STRIDE,
-    STRING,
-    neighbours_in,
-    scratch,
-    string,
-)
+from zerogo.kernels.cpu.strings import FREE, NO_POINTS, OTHER, OWN, STRIDE, STRING, neighbours_in, string
 
-MUST, SAFE, LEFT, NEAR = SCORED
-NONE = -1
+MUST, SAFE, STRUCK, ONCE = strings.SCORED
+TWICE = OTHER  # which is not needed once it is split into regions
 
 
 def pass_alive_rows(
@@ -51,22 +42,15 @@ def _read(
 
 @kernel
 def _pass_alive(start, stop, black, white, on_board, suicide, is_quick, by_vital, black_area, white_area, is_alive):
-    size = black.shape[1]
-    room = size * size // 2 + 1
-    # Regions and strings as rows, a region's vital strings, whether a string lives, how many vital regions it has.
-    regions, strings = np.zeros((room, STRIDE), np.int32), np.zeros((room, STRIDE), np.int32)
-    memory = regions, strings, np.zeros((room, 4), np.int16), np.zeros(room, np.bool_), np.zeros(room, np.int16)
-    work = scratch()
+    size, work = black.shape[1], strings.scratch()
+    regions = np.zeros((size * size // 2 + 1, STRIDE), np.int32)
     for game in range(start, stop):
         if is_quick and not _may_be_alive(work, black, white, on_board, game):
             continue
-        _benson(work, memory, black, white, on_board, game, suicide[game], by_vital)
-        for row in range(size):
-            black_area[game, row] = work[SAFE + 1 + row]
-        _benson(work, memory, white, black, on_board, game, suicide[game], by_vital)
+        _benson(work, regions, black, white, on_board, game, suicide[game], by_vital, black_area)
+        _benson(work, regions, white, black, on_board, game, suicide[game], by_vital, white_area)
         missing = 0
         for row in range(size):
-            white_area[game, row] = work[SAFE + 1 + row]
             missing |= on_board[game, row] & ~(black_area[game, row] | white_area[game, row])
         is_alive[game] = missing == 0
 
@@ -82,136 +66,116 @@ def _may_be_alive(work, black, white, on_board, game):
         number += bit_count(work[FREE + 1 + row])
     for row in range(1, 1 + size):
         work[SAFE + row] = work[FREE + row] & ~neighbours_in(work, OWN, row)
-        work[LEFT + row] = work[FREE + row] & ~neighbours_in(work, OTHER, row)
+        work[STRUCK + row] = work[FREE + row] & ~neighbours_in(work, OTHER, row)
     for row in range(1, 1 + size):
-        far = work[SAFE + row] & work[LEFT + row]
-        if (far & neighbours_in(work, SAFE, row) & neighbours_in(work, LEFT, row)) != 0:
+        far = work[SAFE + row] & work[STRUCK + row]
+        if (far & neighbours_in(work, SAFE, row) & neighbours_in(work, STRUCK, row)) != 0:
             return False
     return number >= 2
 
 
 @inline
-def _split_connected(work, plane, size, components):
-    """Writes the connected parts of a plane as rows, and returns how many there are."""
-    number = 0
-    for row in range(1, 1 + size):
-        work[LEFT + row] = work[plane + row]
-    for row in range(1, 1 + size):
-        while work[LEFT + row] != 0:
-            string(work, plane, NO_POINTS, row, work[LEFT + row] & -work[LEFT + row], False)
-            for k in range(1, 1 + size):
-                components[number, k] = work[STRING + k]
-                work[LEFT + k] &= ~work[STRING + k]
-            number += 1
-    return number
-
-
-@inline
-def _benson(work, memory, own_stones, opponent, on_board, game, may_die, by_vital):
-    """Writes the pass-alive points of a colour into SAFE."""
-    size = own_stones.shape[1]
-    regions, strings, vital, alive, count = memory
+def _benson(work, regions, own_stones, opponent, on_board, game, may_die, by_vital, area):
+    """Writes the pass-alive points of a colour in one game into int32 [B, N]."""
+    size, living = own_stones.shape[1], 0
     for row in range(size):
-        work[OWN + 1 + row] = own_stones[game, row]
+        work[OWN + 1 + row] = work[SAFE + 1 + row] = own_stones[game, row]
         work[OTHER + 1 + row] = on_board[game, row] & ~own_stones[game, row]
         work[FREE + 1 + row] = work[OTHER + 1 + row] & ~opponent[game, row]
         work[MUST + 1 + row] = work[OTHER + 1 + row] if may_die else work[FREE + 1 + row]
-    num_regions = _split_connected(work, OTHER, size, regions)
-    for row in range(STRIDE):
-        work[SAFE + row] = 0
-    if _count_eyes(work, size, regions, num_regions, vital) < 2:
-        return
-    num_strings = _split_connected(work, OWN, size, strings)
+    num_regions = _split_into_regions(work, size, regions)
+    while _strike(work, size, regions, num_regions):
+        pass
+    for row in range(size):
+        area[game, row] = work[SAFE + 1 + row]
+        living |= work[SAFE + 1 + row]
     for k in range(num_regions):
-        if vital[k, 0] != NONE:
-            _find_vital(work, size, regions[k], strings, num_strings, vital[k])
-    _strike(work, size, regions, num_regions, strings, num_strings, vital, alive, count)
-    _add_regions(work, size, regions, num_regions, vital, by_vital)
+        if living != 0 and _is_territory(work, size, regions[k], by_vital):
+            for row in range(size):
+                area[game, row] |= regions[k, 1 + row]
 
 
 @inline
-def _count_eyes(work, size, regions, num_regions, vital):
-    """Returns how many regions could be vital to a string: they have an empty point, and no point that a string must
-    touch is away from all strings. The other regions' first vital string becomes NONE."""
+def _split_into_regions(work, size, regions):
+    """Writes the connected parts of OTHER as rows, and returns how many there are; empties it."""
     number = 0
     for row in range(1, 1 + size):
-        work[NEAR + row] = neighbours_in(work, OWN, row)
-    for k in range(num_regions):
-        empty, away = 0, 0
-        for row in range(1, 1 + size):
-            empty |= regions[k, row] & work[FREE + row]
-            away |= regions[k, row] & work[MUST + row] & ~work[NEAR + row]
-        is_eye = empty != 0 and away == 0
-        vital[k] = NONE
-        vital[k, 0] = 0 if is_eye else NONE
-        number += is_eye
+        while work[OTHER + row] != 0:
+            string(work, OTHER, NO_POINTS, row, work[OTHER + row] & -work[OTHER + row], False)
+            for k in range(1, 1 + size):
+                regions[number, k] = work[STRING + k]
+                work[OTHER + k] &= ~work[STRING + k]
+            number += 1
     return number
 
 
 @inline
-def _find_vital(work, size, region, strings, num_strings, vital):
-    """Writes the strings that a region is vital to: next to all points that they must touch. As the first of these has
-    four neighbours, there are at most four."""
-    vital[0], number, first = NONE, 0, 1
+def _strike(work, size, regions, num_regions):
+    """Strikes off strings with fewer than two vital regions that touch none that was struck off before; returns whether
+    there were any."""
+    changes = False
+    for row in range(1, 1 + size):
+        work[STRUCK + row] = work[OWN + row] & ~work[SAFE + row]
+        work[ONCE + row] = work[TWICE + row] = 0
+    for k in range(num_regions):
+        if _may_be_vital(work, size, regions[k]):
+            _count_vital(work, size, regions[k])
+    for row in range(1, 1 + size):
+        changes |= (work[SAFE + row] & ~work[TWICE + row]) != 0
+        work[SAFE + row] &= work[TWICE + row]
+    return changes
+
+
+@inline
+def _may_be_vital(work, size, region):
+    """Returns whether a region has an empty point, touches no string that was struck off, and no point that a string
+    must touch is away from all strings."""
+    empty, barred = 0, 0
+    for row in range(1, 1 + size):
+        empty |= region[row] & work[FREE + row]
+        away = work[MUST + row] & ~neighbours_in(work, OWN, row)
+        barred |= region[row] & (away | neighbours_in(work, STRUCK, row))
+    return empty != 0 and barred == 0
+
+
+@inline
+def _count_vital(work, size, region):
+    """Counts a region, in ONCE and TWICE, for the strings that it is vital to: of those beside the first point that
+    they must touch the ones that touch all others, too."""
+    first = 1
     while (region[first] & work[MUST + first]) == 0:
         first += 1
-    for k in range(num_strings):
+    bit = region[first] & work[MUST + first]
+    bit &= -bit
+    is_met = 0  # by side, whether the string there was another side's
+    for side in range(4):
+        near, at = strings.neighbour_of(side, first, bit)
+        if (work[OWN + near] & at) == 0 or (is_met >> side) & 1 == 1:
+            continue
+        string(work, OWN, NO_POINTS, near, at, False)
+        for other in range(side + 1, 4):
+            near, at = strings.neighbour_of(other, first, bit)
+            is_met |= ((work[STRING + near] & at) != 0) << other
         missed = 0
         for row in range(first, 1 + size):
-            missed = region[row] & work[MUST + row] & ~neighbours_in(strings[k], 0, row)
-            if missed != 0:
-                break
+            missed |= region[row] & work[MUST + row] & ~neighbours_in(work, STRING, row)
         if missed == 0:
-            vital[number] = k
-            number += 1
-
-
-@inline
-def _strike(work, size, regions, num_regions, strings, num_strings, vital, alive, count):
-    """Strikes off strings with fewer than two vital regions that touch none that was struck off; writes the others into
-    SAFE, and what is next to those struck off into NEAR."""
-    for row in range(1, 1 + size):
-        work[SAFE + row] = work[OWN + row]
-    alive[:num_strings], changes = True, True
-    while changes:
-        changes, count[:num_strings] = False, 0
-        for row in range(1, 1 + size):
-            work[LEFT + row] = work[OWN + row] & ~work[SAFE + row]
-        for row in range(1, 1 + size):
-            work[NEAR + row] = neighbours_in(work, LEFT, row)
-        for k in range(num_regions):
-            if _is_closed(work, size, regions, k):
-                for index in range(4):
-                    if vital[k, index] != NONE:
-                        count[vital[k, index]] += 1
-        for k in range(num_strings):
-            if alive[k] and count[k] < 2:
-                alive[k], changes = False, True
-                for row in range(1, 1 + size):
-                    work[SAFE + row] &= ~strings[k, row]
-
-
-@inline
-def _is_closed(work, size, regions, region):
-    """Returns whether a region touches no string that was struck off."""
-    for row in range(1, 1 + size):
-        if (regions[region, row] & work[NEAR + row]) != 0:
-            return False
-    return True
-
-
-@inline
-def _add_regions(work, size, regions, num_regions, vital, by_vital):
-    """Adds the regions to SAFE that are territory: of living strings alone, vital to one, if that counts, or with at
-    most one point away from all."""
-    for row in range(1, 1 + size):
-        work[LEFT + row] = work[SAFE + row]
-    for k in range(num_regions):
-        if not _is_closed(work, size, regions, k):
-            continue
-        away = 0
-        for row in range(1, 1 + size):
-            away += bit_count(regions[k, row] & ~neighbours_in(work, LEFT, row))
-        if (by_vital and vital[k, 0] != NONE) or away <= 1:
             for row in range(1, 1 + size):
-                work[SAFE + row] |= regions[k, row]
+                work[TWICE + row] |= work[ONCE + row] & work[STRING + row]
+                work[ONCE + row] |= work[STRING + row]
+
+
+@inline
+def _is_territory(work, size, region, by_vital):
+    """Returns whether a region is territory: of living strings alone, with at most one point away from all or, if that
+    counts, vital to one."""
+    away, struck, vital = 0, 0, 0
+    for row in range(1, 1 + size):
+        struck |= region[row] & neighbours_in(work, STRUCK, row)
+        away += bit_count(region[row] & ~neighbours_in(work, SAFE, row))
+        work[ONCE + row] = work[TWICE + row] = 0
+    if struck == 0 and away > 1 and by_vital and _may_be_vital(work, size, region):
+        _count_vital(work, size, region)
+        for row in range(1, 1 + size):
+            vital |= work[ONCE + row]
+    return struck == 0 and (away <= 1 or vital != 0)

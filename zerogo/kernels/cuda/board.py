@@ -209,36 +209,22 @@ def repeating_points(position, legal, dying, lost, seen, game, superko, keys, wi
 
 
 @triton.jit(do_not_specialize=["width"])
-def exact_kernel(fields, on_board, suicide, superkos, lost, seen, keys, legal, actions, width, N: tl.constexpr):
-    """Writes one game's exact legal points as a row's bits, or as flags with the pass; width is H."""
+def exact_kernel(fields, on_board, suicide, superkos, lost, seen, keys, legal, width, N: tl.constexpr):
+    """Writes one game's exact legal points; width is H."""
     game = tl.program_id(0)
     position, board = load_position(fields, game, N), rows.load_rows(on_board, game, N)
     points, dying = legal_points(position, board, tl.load(suicide + game) != 0, N)
     gone = rows.load_rows(lost, 2 * game + tl.where(position.to_play == 1, 0, 1), N)
     banned = repeating_points(position, points, dying, gone, seen, game, tl.load(superkos + game), keys, width, N)
-    if actions is None:
-        rows.store_rows(legal, game, points & ~banned, N)
-    else:
-        rows.store_points(actions + game.to(tl.int64) * (N * N + 1), points & ~banned, N)
+    rows.store_rows(legal, game, points & ~banned, N)
 
 
 def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
     """Returns the points that may be played, superko included: int32 [B, N]. The games have their whole history."""
-    return _exact(state, keys, torch.empty_like(state.black, memory_format=torch.contiguous_format), None)
-
-
-def legal_actions(state: Any, keys: Tensor) -> Tensor:
-    """The same with the pass: bool [B, A]."""
-    num_games, size = state.black.shape
-    actions = torch.empty(num_games, size * size + 1, dtype=torch.bool, device=state.device)
-    return _exact(state, keys, None, actions)
-
-
-def _exact(state: Any, keys: Tensor, legal: Tensor | None, actions: Tensor | None) -> Tensor:
-    fields, rules = fields_of(PositionFields, state), state.rules
-    arguments = fields, state.on_board, rules.suicide, rules.superko, state.lost, state.seen, keys, legal, actions
-    launch(exact_kernel, state.num_games, *arguments, state.seen.shape[1], N=state.board_size, num_warps=1)
-    return actions if legal is None else legal
+    legal, rules = torch.empty_like(state.black, memory_format=torch.contiguous_format), state.rules
+    arguments = fields_of(PositionFields, state), state.on_board, rules.suicide, rules.superko, state.lost, state.seen
+    launch(exact_kernel, len(legal), *arguments, keys, legal, state.seen.shape[1], N=state.board_size, num_warps=1)
+    return legal
 
 
 @triton.jit

@@ -1,5 +1,5 @@
-"""Keyed draws on CUDA, one launch each: the same bits as `zerogo.board.rng` in torch; logarithms, which come after, may
-round otherwise."""
+"""Keys of draws on CUDA, one launch each, and draws inside of other kernels: the same bits as `zerogo.board.rng` in
+torch; logarithms, which come after, may round otherwise."""
 
 from functools import cache
 
@@ -30,16 +30,11 @@ def key_of(key, word):
 
 
 @triton.jit
-def uniform_at(key, place):
-    """Returns a key's number at a place (int64), uniform in (0, 1): float32."""
-    bits = (mix(key + (place + 1) * GOLDEN) >> 40) & 0xFFFFFF
-    return tl.minimum((bits.to(tl.float32) + 0.5) * (1.0 / 16777216.0), 1.0 - 1.0 / 16777216.0)
-
-
-@triton.jit
 def gumbel_at(key, place):
-    """Returns a key's standard Gumbel number at a place: float32."""
-    return -tl.log(-tl.log(uniform_at(key, place)))
+    """Returns a key's standard Gumbel number at a place (int64): float32."""
+    bits = (mix(key + (place + 1) * GOLDEN) >> 40) & 0xFFFFFF
+    uniform = tl.minimum((bits.to(tl.float32) + 0.5) * (1.0 / 16777216.0), 1.0 - 1.0 / 16777216.0)
+    return -tl.log(-tl.log(uniform))
 
 
 def key(words: tuple[int | Tensor, ...], mask: int) -> Tensor | None:
@@ -76,23 +71,3 @@ def key_kernel(keys, tensors, start, total, WORDS: tl.constexpr, MASK: tl.conste
     if MASK:
         mixed = (mixed >> 40) & MASK
     tl.store(keys + at, mixed, mask=at < total)
-
-
-def uniform(keys: Tensor, n: int, places: Tensor | None, is_gumbel: bool) -> Tensor:
-    """Returns `rng.uniform`, or `rng.gumbel`: int64 [...] -> float32 [..., n]."""
-    numbers = torch.empty(*keys.shape, n, dtype=torch.float32, device=keys.device)
-    arguments = keys, None if places is None else places.expand_as(numbers), n, numbers.numel()
-    launch(uniform_kernel, triton.cdiv(numbers.numel(), BLOCK), numbers, *arguments, IS_GUMBEL=is_gumbel, BLOCK=BLOCK)
-    return numbers
-
-
-@triton.jit(do_not_specialize=["n", "total"])
-def uniform_kernel(numbers, keys, places, n, total, IS_GUMBEL: tl.constexpr, BLOCK: tl.constexpr):
-    """Draws a block of numbers, n of each key, at its own places if there are any."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    exists, place = at < total, (at % n).to(tl.int64)
-    if places is not None:
-        place = tl.load(places + at, mask=exists, other=0)
-    key = tl.load(keys + at // n, mask=exists, other=0)
-    drawn = gumbel_at(key, place) if IS_GUMBEL else uniform_at(key, place)
-    tl.store(numbers + at, drawn, mask=exists)

@@ -6,7 +6,6 @@ is packed; here `small` points at the first word after the rows."""
 
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -30,37 +29,6 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
     sizes = {"N": size, "RECENT": recent, "MOVES": leaves.moves.shape[1], "ANY_SUPERKO": states.rules.any_superko}
     launch(leaf_kernel, number, *arguments, **sizes, TILE=triton.next_power_of_2(recent * 2 * size), num_warps=1)
     return after._asdict() | leaves._asdict()
-
-
-def pack(position: Any) -> Tensor:
-    """Returns `search.game.Go.pack`: int32 [K, W]."""
-    return _read(position, None, None)[0]
-
-
-def outcome(position: Any, on_board: Tensor, komi: Tensor) -> Tensor:
-    """Returns the side to move's result by area, 0 where the game goes on: float32 [K]. on_board, komi: [K, N], [K]."""
-    return _read(position, on_board, komi)[1]
-
-
-def _read(position: Any, on_board: Tensor | None, komi: Tensor | None) -> tuple[Tensor, Tensor]:
-    fields = shared.fields_of(PositionFields, position)
-    number, size = fields.black.shape
-    words = fields.black.new_empty(number, 3 * size + shared.WORDS_AFTER_ROWS)
-    result = torch.empty(number, dtype=torch.float32, device=words.device)
-    launch(root_kernel, number, fields, on_board, komi, words, result, N=size, num_warps=1)
-    return words, result
-
-
-@triton.jit
-def root_kernel(fields, on_board, komi, words, result, N: tl.constexpr):
-    """Packs one position, or says how it ended."""
-    k = tl.program_id(0)
-    position = board.load_position(fields, k, N)
-    if on_board is None:
-        _pack(words + k * (3 * N + SMALL_WORDS), position, N)
-    else:
-        value = _result(position, rows.load_rows(on_board, k, N), tl.load(komi + k))
-        tl.store(result + k, tl.where(position.finished, value, 0.0))
 
 
 @triton.jit(do_not_specialize=["num_levels", "width"])
@@ -194,7 +162,10 @@ def _past_moves(path, games, game, first, depth, action, MOVES: tl.constexpr):
 def _result(position, on_board, komi):
     """Returns the side to move's result by area, as the board stands: float32 scalar in -1, 0, 1."""
     empty = on_board & ~(position.black | position.white)
-    by_black, by_white = rows.flood_two(rows.neighbours(position.black), empty, rows.neighbours(position.white), empty)
+    by_black, by_white = (
+        rows.flood(rows.neighbours(position.black), empty),
+        rows.flood(rows.neighbours(position.white), empty),
+    )
     score = rows.count(position.black | (by_black & ~by_white)) - rows.count(position.white | (by_white & ~by_black))
     lead = score.to(tl.float32) - komi
     result = tl.where(lead > 0, 1.0, tl.where(lead < 0, -1.0, 0.0))

@@ -63,34 +63,3 @@ def paint_kernel(
         count = tl.load(counts + index.to(tl.int64) * (total // C) + point, exists & is_count, 0).to(tl.int32)
         result = tl.where(is_count, (tl.minimum(count, greatest) == number).to(tl.int32), result)
     tl.store(planes + element, result.to(tl.float32).to(planes.dtype.element_ty), exists)
-
-
-def history(black: Tensor, white: Tensor, recent: Tensor, to_play: Tensor, number: int) -> Tensor:
-    """Returns own stones now and in `number` earlier positions, then the opponent's, as `cpu.planes.history`: int32 [B,
-    2 * (number + 1), N]."""
-    num_games, size = black.shape
-    rows = torch.empty(num_games, 2 * (number + 1), size, dtype=torch.int32, device=black.device)
-    if num_games:
-        # Samples are views of records, in which a game's fields lie far from the next one's.
-        assert (black.stride(1), white.stride(), recent[0].is_contiguous()) == (1, black.stride(), True)
-        strides = black.stride(0), recent.stride(0), to_play.stride(0)
-        sizes = {"N": size, "NUMBER": number, "TILE": triton.next_power_of_2(2 * (number + 1) * size)}
-        history_kernel[(num_games,)](black, white, recent, to_play, rows, *strides, **sizes)
-    return rows
-
-
-@triton.jit
-def history_kernel(
-    black, white, recent, to_play, rows, stride, recent_stride, to_play_stride,
-    N: tl.constexpr, NUMBER: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
-    """Writes one game's."""
-    game, at = tl.program_id(0).to(tl.int64), tl.arange(0, TILE)
-    ago, row, is_other = (at // N) % (NUMBER + 1), at % N, at // (N * (NUMBER + 1))
-    moves_black = tl.load(to_play + game * to_play_stride) == 1
-    exists, is_white = at < 2 * (NUMBER + 1) * N, is_other == moves_black.to(tl.int32)
-    stones = tl.load(black + game * stride + row, mask=exists & (ago == 0) & (is_white == 0), other=0)
-    stones |= tl.load(white + game * stride + row, mask=exists & (ago == 0) & is_white, other=0)
-    earlier = game * recent_stride + ((ago - 1) * 2 + is_white.to(tl.int32)) * N + row
-    stones |= tl.load(recent + earlier, mask=exists & (ago > 0), other=0)
-    tl.store(rows + game * (2 * (NUMBER + 1) * N) + at, stones, mask=exists)

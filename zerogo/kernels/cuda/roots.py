@@ -11,17 +11,10 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels.cuda import draws, launch, tree
-from zerogo.kernels.cuda.tree import ILLEGAL, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED, empty_nodes
+from zerogo.kernels.cuda.tree import ILLEGAL, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED, empty_nodes, write_node
 from zerogo.kernels.shared import Purpose, Searches, Trees, fields_of
 
 NOISE, SYMMETRY = tl.constexpr(int(Purpose.NOISE)), tl.constexpr(int(Purpose.SYMMETRY))
-
-
-@triton.jit
-def _root_of(trees, searches, game, num_nodes, prior, settings, KIND: tl.constexpr):
-    """Returns what is known of one game's root, as choices want it; prior points to its moves'."""
-    whole = tree.Game(trees, trees.visits, searches, game, game * num_nodes, settings)
-    return whole, tree._node_at(whole, game * num_nodes + ROOT, prior, KIND)
 
 
 def result(search_state: Any, games: Tensor, settings: Any) -> tuple[Tensor, ...]:
@@ -33,20 +26,20 @@ def result(search_state: Any, games: Tensor, settings: Any) -> tuple[Tensor, ...
     visits, policy, prior = by_move
     value, action = prior.new_empty(number), prior.new_empty(number, dtype=torch.int64)
     fields = fields_of(Trees, searched), fields_of(Searches, search_state)
-    numbers = games, visits, policy, value, prior, action, searched.num_nodes, settings.c_visit, settings.c_scale
+    numbers = games, visits, policy, value, prior, action, searched.num_nodes, tree.numbers_of(settings)
     launch(result_kernel, number, *fields, *numbers, **tree.kind_of(searched))
     return visits, policy, value, prior, action
 
 
 @triton.jit(do_not_specialize=["num_nodes"])
 def result_kernel(
-    trees, searches, games, visits, policy, value, priors, action, num_nodes, c_visit, c_scale, KIND: tl.constexpr
+    trees, searches, games, visits, policy, value, priors, action, num_nodes, settings, KIND: tl.constexpr
 ):
     """Writes what the search of one game has found."""
     k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
     row = game * num_nodes + ROOT
-    settings = tree.Settings(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, c_visit, c_scale)
-    whole, node = _root_of(trees, searches, game, num_nodes, trees.prior + row * KIND.ACTIONS, settings, KIND)
+    whole = tree.Game(trees, trees.visits, searches, game, game * num_nodes, settings)
+    node = tree._node_at(whole, row, trees.prior + row * KIND.ACTIONS, KIND)
     moves = tl.arange(0, KIND.TILE)
     exists, at = moves < KIND.ACTIONS, k * KIND.ACTIONS + moves
     completed = tree._completed(whole, node)
@@ -90,22 +83,12 @@ def make_kernel(
     """Writes the root of one game; `begin_kernel` closes what is illegal."""
     k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
     row, size, value = game * num_nodes + ROOT, tl.load(trees.size + game), tl.load(values + k)
-    moves, word = tl.arange(0, KIND.TILE), tl.arange(0, KIND.WORD_TILE)
     empty_nodes(trees, row - ROOT, size * 0 + ROOT + 1, size + ROOT, KIND)  # all behind the root
     tl.atomic_add(overflowed, (size > 0).to(tl.int64))
-    packed = tl.load(words + k * KIND.WORDS + word, mask=word < KIND.WORDS)
-    prior = tl.load(priors + k * KIND.ACTIONS + moves, mask=moves < KIND.ACTIONS)
-    tl.store(trees.words + row * KIND.WORDS + word, packed, mask=word < KIND.WORDS)
-    tl.store(trees.children + row * KIND.ACTIONS + moves, moves * 0 + UNVISITED, mask=moves < KIND.ACTIONS)
-    tl.store(trees.prior + row * KIND.ACTIONS + moves, prior, mask=moves < KIND.ACTIONS)
-    tl.store(trees.visits + row, 1)
-    tl.store(trees.value_sum + row, value)
-    tl.store(trees.square_sum + row, value * value)
-    tl.store(trees.value + row, value)
+    children = tl.arange(0, KIND.TILE) * 0 + UNVISITED
+    write_node(trees, row, k, words, priors, children, value, finished, NULL_NODE, KIND)
     if KIND.SCORES:
         tl.store(trees.score_sum + row, tl.load(scores + k))
-    tl.store(trees.terminal + row, tl.load(finished + k))
-    tl.store(trees.parent + row, NULL_NODE)
     tl.store(trees.size + game, size * 0 + 1)
     tl.store(deepest + game, size * 0)
 

@@ -144,18 +144,6 @@ def flood(seeds, within):
 
 
 @triton.jit
-def flood_two(seeds, within, other_seeds, other_within):
-    """Returns two independent floods, whose steps fill each other's waits."""
-    rows, other = fill_sideways(seeds & within, within), fill_sideways(other_seeds & other_within, other_within)
-    grows = any_point(rows | other)
-    while grows:
-        before, other_before = grow(rows, within), grow(other, other_within)
-        rows, other = grow(before, within), grow(other_before, other_within)
-        grows = any_lane((rows != before) | (other != other_before))
-    return rows, other
-
-
-@triton.jit
 def hash_of(rows, keys, first, N: tl.constexpr):
     """Returns the XOR of the keys of all points of a plane: keys int64 [2 * A] (`board.position.point_keys`), first 0
     for Black's, A for White's -> int64 scalar."""

@@ -52,6 +52,11 @@ def kind_of(tree: Any, several: bool = False, is_gumbel: bool = False) -> dict[s
     return {"KIND": kind, "num_warps": max(1, min(8, tile // 128)), "enable_fp_fusion": False}
 
 
+def numbers_of(settings: Any) -> Settings:
+    """Returns the numbers by which moves are chosen. settings: `config.SearchConfig`."""
+    return Settings(*(float(getattr(settings, name)) for name in CHOICE_NUMBERS))
+
+
 # Select
 
 
@@ -67,25 +72,20 @@ def select(search_state: Any, settings: Any) -> Slots:
     under_way = torch.zeros_like(tree.visits) if leaves > 1 else tree.visits  # one simulation never reads it
     arguments = fields_of(Trees, tree), under_way, fields_of(Searches, search_state), search_state.collisions, slots
     sizes = num_games, num_nodes, search_state.longest, leaves, tries(leaves)
-    numbers = (float(getattr(settings, name)) for name in CHOICE_NUMBERS)
     kind = kind_of(tree, leaves > 1, settings.algorithm == "gumbel")
-    launch(select_kernel, num_games, *arguments, *sizes, *numbers, **kind)
+    launch(select_kernel, num_games, *arguments, *sizes, numbers_of(settings), **kind)
     return slots
 
 
 @triton.jit(do_not_specialize=["num_games", "num_nodes", "longest", "leaves", "tries"])  # so it is compiled once
 def select_kernel(
-    trees, under_way, searches, collisions, slots, num_games, num_nodes, longest, leaves, tries,
-    c_puct, c_puct_log, c_puct_base, c_puct_variance, fpu_reduction, fpu_reduction_root, c_visit, c_scale,
+    trees, under_way, searches, collisions, slots, num_games, num_nodes, longest, leaves, tries, settings,
     KIND: tl.constexpr,
 ):  # fmt: skip
     """Sends the simulations of one game, one after another; tries: how many selections there may be. A game that may
     have none goes round once, for what unused slots hold."""
     index = tl.program_id(0).to(tl.int64)
     first = index * num_nodes
-    settings = Settings(
-        c_puct, c_puct_log, c_puct_base, c_puct_variance, fpu_reduction, fpu_reduction_root, c_visit, c_scale
-    )
     game = Game(trees, under_way, searches, index, first, settings)
     new = tl.load(trees.size + index) + ROOT  # the node that the first simulation makes
     before, until = tl.load(searches.done + index), tl.load(searches.budget + index)
@@ -374,22 +374,31 @@ def expand_kernel(
 @triton.jit
 def _expand(trees, leaves, k, first, node, last, action, value, KIND: tl.constexpr):
     """Writes simulation k's node, with its own visit, and hangs it below its parent, the row `last`."""
-    row, word, moves = first + node, tl.arange(0, KIND.WORD_TILE), tl.arange(0, KIND.TILE)
+    row, moves = first + node, tl.arange(0, KIND.TILE)
+    is_open = tl.load(leaves.legal + k * KIND.ACTIONS + moves, mask=moves < KIND.ACTIONS, other=0) != 0
+    children, parent = tl.where(is_open, UNVISITED, ILLEGAL), (last - first).to(tl.int32)
+    write_node(trees, row, k, leaves.words, leaves.prior, children, value, leaves.finished, parent, KIND)
+    tl.store(trees.action + row, action.to(tl.int32))
+    tl.store(trees.children + last * KIND.ACTIONS + action, node.to(tl.int32))
+
+
+@triton.jit
+def write_node(trees, row, k, words, priors, children, value, finished, parent, KIND: tl.constexpr):
+    """Writes a node with its own visit. words, priors, finished: pointers to those of all new nodes, of which it is the
+    k-th."""
+    word, moves = tl.arange(0, KIND.WORD_TILE), tl.arange(0, KIND.TILE)
     is_word, exists = word < KIND.WORDS, moves < KIND.ACTIONS
-    packed = tl.load(leaves.words + k * KIND.WORDS + word, mask=is_word)
-    is_open = tl.load(leaves.legal + k * KIND.ACTIONS + moves, mask=exists, other=0) != 0
-    prior = tl.load(leaves.prior + k * KIND.ACTIONS + moves, mask=exists)
+    packed = tl.load(words + k * KIND.WORDS + word, mask=is_word)
+    prior = tl.load(priors + k * KIND.ACTIONS + moves, mask=exists)
     tl.store(trees.words + row * KIND.WORDS + word, packed, mask=is_word)
-    tl.store(trees.children + row * KIND.ACTIONS + moves, tl.where(is_open, UNVISITED, ILLEGAL), mask=exists)
+    tl.store(trees.children + row * KIND.ACTIONS + moves, children, mask=exists)
     tl.store(trees.prior + row * KIND.ACTIONS + moves, prior, mask=exists)
     tl.store(trees.visits + row, 1)
     tl.store(trees.value_sum + row, value)
     tl.store(trees.square_sum + row, value * value)
     tl.store(trees.value + row, value)
-    tl.store(trees.terminal + row, tl.load(leaves.finished + k))
-    tl.store(trees.parent + row, (last - first).to(tl.int32))
-    tl.store(trees.action + row, action.to(tl.int32))
-    tl.store(trees.children + last * KIND.ACTIONS + action, node.to(tl.int32))
+    tl.store(trees.terminal + row, tl.load(finished + k))
+    tl.store(trees.parent + row, parent)
 
 
 @triton.jit
