@@ -202,9 +202,9 @@ class Lockstep:
             assert self.positions.setdefault(found, position) == position, "two positions, one hash"
 
     def _compare_scores(self, state: board.State) -> None:
-        area = scoring.area_ownership_black(state.stones, state.on_board).sum((1, 2)).tolist()
-        board_rows, none_dead = (state.black, state.white, state.on_board), torch.zeros_like(state.black)
-        territory = scoring.territory_rows_score(*board_rows, state.captures, none_dead).tolist()
+        stones, none_dead = state.stones, torch.zeros_like(state.stones, dtype=torch.bool)
+        area = scoring.area_score_black(stones, state.on_board).tolist()
+        territory = scoring.territory_score_black(stones, state.captures, none_dead, state.on_board).tolist()
         for index, game in enumerate(self.games):
             assert game.area_score_black() == area[index]
             assert game.territory_score_black() == territory[index]

@@ -123,7 +123,7 @@ def test_fresh_games_share_no_memory_between_their_fields() -> None:
 
 def test_bad_stones_are_refused() -> None:
     good = torch.zeros(2, 3, 3, dtype=torch.int8)
-    wrong = (torch.zeros(2, 3, 4, dtype=torch.int8), good.float(), good[0], good[:1])  # whose turn it is in two games
+    wrong = (torch.zeros(2, 3, 4, dtype=torch.int8), good.float(), good[0], good[:1], good + 3)  # turns of two games
     for stones, rules in (*((stones, Rules(3)) for stones in wrong), (good, Rules(4)), (good, [Rules(3)] * 3)):
         with pytest.raises(InputError):
             board.from_stones(stones, torch.ones(2, dtype=torch.int8), rules)

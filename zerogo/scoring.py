@@ -1,7 +1,7 @@
 """Whose points are whose: area, territory, unconditional life (Benson), ownership, the final score; for a whole batch
 at once.
 
-Two doors lead to most: `stones` int8 [B, N, N] (0 empty, 1 black, 2 white) for programs outside, bit rows int32 [B, N]
+Two doors lead to each: `stones` int8 [B, N, N] (0 empty, 1 black, 2 white) for programs outside, bit rows int32 [B, N]
 (see `flood`) for the hot path. `on_board` int32 [B, N] says which points exist where games of different sizes share a
 batch; without it all do. Scores and ownership here are Black's: positive is good for Black.
 
@@ -34,8 +34,20 @@ AREA = SCORING.index("area")
 
 def area_ownership_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
     """Returns +1 for Black's points, -1 for White's, 0 for points that both or none reach: int8 [B, N, N] -> int8 [B,
-    N, N]. Their sum is the area score before komi. Tromp-Taylor: every stone lives."""
+    N, N]. Tromp-Taylor: every stone lives."""
     return _signed(*area_rows(*_rows_of(stones, on_board)))
+
+
+def area_score_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
+    """Returns Black's area less White's in points, before komi: int8 [B, N, N] -> float32 [B]. Tromp-Taylor: every
+    stone lives."""
+    return area_ownership_black(stones, on_board).sum((1, 2), dtype=torch.float32)
+
+
+def territory_score_black(stones: Tensor, captures: Tensor, dead: Tensor, on_board: Tensor | None = None) -> Tensor:
+    """Returns Black's territory and prisoners less White's in points, before komi: int8 [B, N, N], int [B, 2], bool [B,
+    N, N] -> float32 [B]. See `territory_rows_score`."""
+    return territory_rows_score(*_rows_of(stones, on_board), captures, flood.pack_rows(dead))
 
 
 def pass_alive(stones: Tensor, suicide: Tensor | bool = False, on_board: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -124,6 +124,8 @@ def from_stones(stones: Tensor, to_play: Tensor, rules: GameRules | RulesBatch, 
     batch = rules if isinstance(rules, RulesBatch) else RulesBatch.of(rules, shape[0], stones.device)
     if batch.board_size != shape[1]:
         raise InputError(f"from_stones: the stones' side is {shape[1]}, the rules' largest size {batch.board_size}")
+    if ((stones < 0) | (stones > 2)).any() or ((to_play < 1) | (to_play > 2)).any():
+        raise InputError("from_stones: stones are 0 (empty), 1 (black) or 2 (white), to_play is 1 or 2")
     black, white = flood.pack_rows(stones == 1), flood.pack_rows(stones == 2)
     return _without_history(black, white, to_play.to(torch.int8), batch, move_cap)
 
