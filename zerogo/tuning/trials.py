@@ -399,13 +399,11 @@ def processes(
 def _share(barrier: threading.Barrier) -> None:
     """Keeps, in one of the processes of `processes`, what all of them wait at; the process ends with its parent."""
     _barriers[:] = [barrier]
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
-    """Ends this process within a second of its parent's death."""
-    while os.getppid() == parent:
-        time.sleep(1)
+def _end_with_parent() -> None:
+    multiprocessing.parent_process().join()  # also of a parent that is dead already
     os._exit(1)
 
 
