@@ -21,7 +21,7 @@ from zerogo.search.tree import ROOT
 from zerogo.tuning import trials
 
 GAMES = 5  # of which the first two are over
-NO_KERNELS = ("arrays_of", "kind_of")  # functions of the modules that compute nothing
+NO_KERNELS = ("arrays_of", "kind_of", "numbers_of")  # functions of the modules that compute nothing
 # What is written into, where it has a meaning.
 WRITTEN = {
     "board replace_": lambda targets, index, sources: targets[0][index[0]],
