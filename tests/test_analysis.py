@@ -134,10 +134,10 @@ def test_replies_are_the_same_alone_and_among_many_and_where_the_host_must_not_l
     queries.append(query("avoided too", **avoided))
     together = final(ask(*queries))
     assert len(together) == len(queries)
-    for positions in (1, 2):
-        assert final(ask(*queries, limits=Limits(positions=positions))) == together
-    use("blind")
-    assert final(ask(*queries, limits=Limits(positions=4))) == together
+    assert final(ask(*queries, limits=Limits(positions=1))) == together
+    use("blind")  # which is slow
+    blind = final(ask(*queries[::3], limits=Limits(positions=4)))
+    assert len(blind) == len(queries[::3]) and blind == {name: together[name] for name in blind}
 
 
 def steps_until(session: Session, name: str) -> int:

@@ -243,6 +243,7 @@ SMALLEST = "run.device=cuda run.kernels=plain search.cuda_graph=false game.size=
 SMALLEST += "selfplay.slots=4 selfplay.random_opening_games=8 pipeline.games_per_iteration=4".split()
 
 
+@pytest.mark.slow  # half a minute
 @counted
 def test_a_run_has_matches_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_only", None)  # which the run changes for its process
@@ -250,6 +251,7 @@ def test_a_run_has_matches_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert any("eval/random_winrate" in line for line in tiny.lines(folder / "logs" / "metrics.jsonl"))
 
 
+@pytest.mark.slow  # half a minute
 @counted
 def test_an_actor_plays_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until both are told to end: the run while it waits for games, the actor when its first shard is written."""
