@@ -21,7 +21,6 @@ import multiprocessing
 import os
 import re
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +43,7 @@ from zerogo.players import Player, close, plays_on
 from zerogo.players.analyst import make_player
 from zerogo.players.external import ExternalPlayer
 from zerogo.rules.coords import listed
-from zerogo.system import distributed
+from zerogo.system import distributed, runtime
 from zerogo.system.telemetry import Telemetry
 
 WHITE, OPTIONAL = "@white", "?"
@@ -390,8 +389,7 @@ class BackgroundMatches:
 def _play(results: Connection, matches: Matches, path: Path) -> None:
     """Plays the matches of a checkpoint and sends their results, or a sentence that says why there are none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, with which this process ends
-    # When the run has been killed, nobody would read the results.
-    threading.Thread(target=lambda: multiprocessing.parent_process().join() or os._exit(1), daemon=True).start()
+    runtime.end_with_parent()  # when the run has been killed, nobody would read the results
     _yield_to_run(matches)
     lines, numbers = [], {}
     try:

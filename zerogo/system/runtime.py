@@ -10,11 +10,13 @@ import gc
 import hashlib
 import itertools
 import math
+import multiprocessing
 import os
 import platform
 import re
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -408,6 +410,11 @@ def _closed_pipes() -> Iterator[None]:
         # Python flushes stdout once more at exit, which would complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def end_with_parent() -> None:
+    """Ends this process, one that `multiprocessing` started, once its parent is dead, which it may be already."""
+    threading.Thread(target=lambda: multiprocessing.parent_process().join() or os._exit(1), daemon=True).start()
 
 
 def try_capture(work: Callable[[], Any], device: torch.device) -> Callable[[], Any] | None:

@@ -399,12 +399,7 @@ def processes(
 def _share(barrier: threading.Barrier) -> None:
     """Keeps, in one of the processes of `processes`, what all of them wait at; the process ends with its parent."""
     _barriers[:] = [barrier]
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    multiprocessing.parent_process().join()  # also of a parent that is dead already
-    os._exit(1)
+    runtime.end_with_parent()
 
 
 def _evaluate_together(
