@@ -58,12 +58,13 @@ def counted(function: Callable) -> Callable:
     return pytest.mark.gpu(pytest.mark.skipif(pretend_cuda is None, reason=reason)(function))
 
 
-@pytest.mark.parametrize("tests", ["games_are", "not games_are"])
+@pytest.mark.parametrize("tests", ["games_are", "not games_are", pytest.param("", marks=pytest.mark.slow, id="slow")])
 def test_on_the_pretended_device(tests: str) -> None:
     if torch.cuda.is_available() or shutil.which("g++") is None or not sys.platform.startswith("linux"):
         pytest.skip("the pretended CUDA device is for Linux with g++, and without a GPU")
     pytest.importorskip("triton")
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu and not slow", "-k", tests]
+    marks = "gpu and not slow" if tests else "gpu and slow"
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks, "-k", tests]
     words += [__file__, str(HERE / "pretended" / "test_device.py")]
     world = os.environ | {"PYTHONPATH": str(HERE / "pretended"), "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, *words], env=world, capture_output=True, text=True, cwd=HERE.parent)
