@@ -232,7 +232,7 @@ def test_lengths_and_words(page: Path) -> None:
     assert text.count("\n") <= MOST_LINES.get(name_of(page), 200) or page.name == "CHANGELOG.md"
     assert name_of(page) != "README.md" or len(text.split()) <= MOST_WORDS
     assert not STILTED.search(re.sub(r"\]\(\S+\)", "]", text))
-    assert not name_of(page).startswith("docs/") or "For whoever" in text[:300], "it opens with whom it is for"
+    assert not name_of(page).startswith("docs/") or "For anyone" in text[:300], "it opens with whom it is for"
 
 
 def test_what_users_read_is_plain_english() -> None:
