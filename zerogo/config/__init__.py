@@ -281,7 +281,7 @@ def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: s
 
 PAGE = """# Settings
 
-For anyone who changes how a run plays, learns or is measured: every setting, as `zerogo train --keys --markdown` lists it.
+For anyone who changes how a run plays, trains or is measured: every setting (made by `zerogo train --keys --markdown`).
 Give settings in a YAML file (`--config FILE`) or on the command line (`zerogo train search.c_puct=1.3`).
 Brackets say where a default comes from."""
 

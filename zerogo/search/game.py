@@ -1,8 +1,8 @@
 """What the search needs of a game, and Go on `zerogo.board` as such a game.
 
-The search knows no rules: any game that offers these few operations on batches can be searched, toy games with known
-values too. A node of the tree stores a position packed into a few int32 words; what else a game needs (its rules, what
-happened before the root) is in `states`, the root states of all games."""
+The search knows no rules: it searches any game that offers these few operations on batches, such as toy games with
+known values. A node of the tree stores a position packed into a few int32 words. Everything else (the rules, the
+history before the root) is in `states`, the root states of all games."""
 
 import dataclasses
 import math
@@ -18,16 +18,16 @@ from zerogo.board.position import legal_rows, play, point_keys
 from zerogo.kernels.shared import CAPTURES, FINISHED, HASH, KO, PASSES, PLY, TO_PLAY
 from zerogo.rules import SUPERKO, own_actions
 
-SCORE_SPREAD = 2.0  # a lead of so many board sides in points is worth half of the score's whole weight (KataGo)
-LEAF_FIELDS = (*(field.name for field in dataclasses.fields(Position)), "recent", "moves")  # a leaf's own
+SCORE_SPREAD = 2.0  # a lead of this many board sides, in points, has half of the score's full weight (KataGo)
+LEAF_FIELDS = (*(field.name for field in dataclasses.fields(Position)), "recent", "moves")  # that differ by leaf
 
 
 @dataclass(frozen=True)
 class SearchPath:
-    """The way from the root to K leaves, for what encoders and superko need to know of earlier positions.
+    """The paths from the root to K leaves, with the earlier positions that encoders and superko need.
 
-    game_index: int64 [K], which games. path: int64 [K, D], rows of the nodes in `words` and `actions`, root first.
-    depth: int64 [K], index on the path of the leaf's parent; entries behind it have no meaning. words: int32 [B * M,
+    game_index: int64 [K], the leaves' games. path: int64 [K, D], rows of the nodes in `words` and `actions`, root
+    first. depth: int64 [K], index on the path of the leaf's parent; later entries are undefined. words: int32 [B * M,
     W], the packed positions of all nodes. actions: int32 [B * M], the move that led to each."""
 
     game_index: Tensor
@@ -38,7 +38,7 @@ class SearchPath:
 
     def rows(self, ago: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the rows of the nodes `ago` moves before the leaf's parent, and their index on the path: int64 [n] ->
-        int64 [K, n] twice. The index is negative before the root, whose row then stands in."""
+        int64 [K, n] twice. Before the root the index is negative and the row is the root's."""
         index = self.depth.unsqueeze(1) - ago
         return self.path.gather(1, index.clamp(min=0)), index
 
@@ -52,9 +52,9 @@ def select_games(tensor: Tensor, game_index: Tensor) -> Tensor:
 class LeafStates:
     """The positions that K moves lead to.
 
-    words: int32 [K, W], packed. legal: bool [K, A]; moves that repeat a position may be among them, and are closed when
-    they are reached. finished: bool [K], result: float32 [K], as `Game.outcome`. repeats: bool [K], the move was
-    illegal because it repeats a position. leaf: what the evaluator gets, with what came before."""
+    words: int32 [K, W], packed. legal: bool [K, A]; it may include moves that repeat a position, which the search
+    closes when it reaches them. finished: bool [K], result: float32 [K], as `Game.outcome`. repeats: bool [K], the move
+    into the leaf was illegal because it repeats a position. leaf: the evaluator's input, with earlier positions."""
 
     words: Tensor
     legal: Tensor
@@ -67,8 +67,8 @@ class LeafStates:
 class Game(Protocol):
     """Operations on K positions of the games `game_index` (int64 [K], ascending, so K = B means all).
 
-    states: the root states, which are positions, too. All positions are `TensorFields` with A as `num_actions`, and
-    roots know their ply, int32 [B]."""
+    states: the root states, which are positions, too. All positions are `TensorFields` with A as `num_actions`; root
+    states also have `ply`, int32 [B]."""
 
     def root_legal(self, states: Any) -> Tensor:
         """Returns the exact legal moves at the roots: bool [B, A]."""
@@ -79,23 +79,23 @@ class Game(Protocol):
         ...
 
     def outcome(self, states: Any, game_index: Tensor, position: Any) -> tuple[Tensor, Tensor]:
-        """Returns whether the game is over, bool [K], and the side to move's result there, float32 [K] in [-1, 1]."""
+        """Returns whether the game is over, bool [K], and the side to move's result, float32 [K] in [-1, 1]."""
         ...
 
     def step_leaves(self, states: Any, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
-        """Returns what the moves lead to: words int32 [K, W] of the leaves' parents, actions int64 [K]."""
+        """Returns the leaves: words int32 [K, W] of their parents, actions int64 [K], the moves to them."""
         ...
 
     def final_score(self, states: Any, game_index: Tensor, position: Any) -> Tensor:
-        """Returns the side to move's points if the game ended there: float32 [K]; for searches that keep scores."""
+        """Returns the side to move's lead in points if the game ended here: float32 [K]; for searches with scores."""
 
     def utility(self, positions: Any, evaluation: Any) -> Tensor:
-        """Returns what the tree sums up of evaluations of K positions: float32 [K] in [-1, 1], by default the value."""
+        """Returns what the tree adds up for K evaluated positions: float32 [K] in [-1, 1], by default the value."""
         return evaluation.value.to(torch.float32)
 
     def noise_places(self, states: Any, game_index: Tensor) -> Tensor | None:
-        """Returns the place at which each action draws its noise, so that a board smaller than the batch's has the
-        noise that it has alone: int64 [K, A], the last the largest; None where it is the action's index."""
+        """Returns the index at which each action draws its noise, so that a board smaller than the batch's largest gets
+        the same noise as alone: int64 [K, A], the last one the largest; None if it is the action's index."""
         return None
 
 
@@ -103,18 +103,18 @@ def utility(value: Tensor, score: Tensor, points: Tensor, weight: float) -> Tens
     """Returns (1 - w) * value + w * (2 / pi) * atan(score / (2 * sqrt(points))): float32 [K] in [-1, 1].
 
     With a weight w above 0 the search prefers to win by more points and to lose by fewer (KataGo's static score
-    utility). value: [K] in [-1, 1]; score: [K], points with komi. points: [K], of the board."""
+    utility). value: [K] in [-1, 1]. score: [K], in points with komi. points: [K], number of points on the board."""
     return (1.0 - weight) * value + weight * (2.0 / math.pi) * torch.atan(score / (SCORE_SPREAD * torch.sqrt(points)))
 
 
 class Go(Game):
-    """Go. `kernels.shared` says how a position is packed. score_weight: of `utility`; if above 0 a score is needed."""
+    """Go. `kernels.shared` defines the packing. score_weight: of `utility`; above 0 the evaluator must give scores."""
 
     def __init__(self, score_weight: float = 0.0) -> None:
         self.score_weight = score_weight
 
     def utility(self, positions: State, evaluation: Any) -> Tensor:
-        """Returns the value, with a weight blended with the expected score: float32 [K]."""
+        """Returns the value, blended with the expected score by `score_weight`: float32 [K]."""
         value = super().utility(positions, evaluation)
         return self._utility(value, evaluation.score, positions.rules.size) if self.score_weight else value
 
@@ -122,7 +122,7 @@ class Go(Game):
         return utility(value, score.to(torch.float32), size.to(torch.float32) ** 2, self.score_weight)
 
     def noise_places(self, states: State, game_index: Tensor) -> Tensor | None:
-        """Returns each action's index on the game's own board; None where all have the batch's size."""
+        """Returns each action's index on the game's own board; None if all boards have the batch's size."""
         size = states.rules.size
         return None if states.rules.same_size else own_actions(select_games(size, game_index), states.board_size)
 
@@ -132,7 +132,7 @@ class Go(Game):
         return self.allowed(states, game_index, states, legal_actions(states))
 
     def allowed(self, states: State, game_index: Tensor, position: Position, legal: Tensor) -> Tensor:
-        """Returns those of the legal moves (bool [K, A]) that the search may try, at roots and in trees: here all."""
+        """Returns the legal moves (bool [K, A]) that the search may try, at roots and in trees: here all of them."""
         return legal
 
     def pack(self, position: Position) -> Tensor:
@@ -159,21 +159,21 @@ class Go(Game):
         )
 
     def play(self, states: State, game_index: Tensor, words: Tensor, actions: Tensor) -> Position:
-        """Returns the positions after the actions, which superko may forbid."""
+        """Returns the positions after the actions; superko is not checked."""
         position = self.unpack(words, states.board_size)
         on_board, cap = select_games(states.on_board, game_index), select_games(states.cap, game_index)
         after, _ = play(position, actions, on_board, self._suicide(states, game_index), cap)
         return after
 
     def legal(self, states: State, game_index: Tensor, position: Position) -> Tensor:
-        """Returns the legal moves but for superko: bool [K, A]."""
+        """Returns the legal moves, superko not considered: bool [K, A]."""
         rows = legal_rows(position, select_games(states.on_board, game_index), self._suicide(states, game_index))
         points = flood.unpack_rows(rows).flatten(1)
         legal = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
         return self.allowed(states, game_index, position, legal)
 
     def outcome(self, states: State, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        """The utility of the board as `scoring.result_black` counts it."""
+        """Returns which games are over, and the utility of the board as `scoring.result_black` counts it."""
         finished, value = position.finished, torch.zeros_like(position.ply, dtype=torch.float32)
         is_readable = flood.host_read_is_free(finished)
         over = finished.nonzero().squeeze(1) if is_readable else torch.arange(len(finished), device=finished.device)
@@ -188,7 +188,7 @@ class Go(Game):
     def final_score(
         self, states: State, game_index: Tensor, position: Position, rows: Tensor | slice = slice(None)
     ) -> Tensor:
-        """Returns the points by `scoring.result_black` for the side to move: float32; rows: of which positions."""
+        """Returns the side to move's lead by `scoring.result_black`: float32. rows: which of the positions to score."""
         games = game_index[rows]
         black, white, board = position.black[rows], position.white[rows], states.on_board[games]
         area = scoring.area_rows(black, white, board)
@@ -202,8 +202,8 @@ class Go(Game):
         return torch.where(position.to_play[rows] == 1, score, -score)
 
     def repeats(self, states: State, position: Position, path: SearchPath, actions: Tensor) -> Tensor:
-        """Returns whether the move into the position was illegal because it repeats one: bool [K]. Compares hashes with
-        those of the game before the root and of the nodes on the path."""
+        """Returns whether the move into the position was illegal because it repeats an earlier one: bool [K]. Compares
+        its hash with those of the game before the root and of the nodes on the path."""
         none = torch.zeros_like(position.finished)
         if not states.rules.any_superko:
             return none
@@ -211,7 +211,7 @@ class Go(Game):
         in_game = select_games(states.seen[:, : states.ply_bound + 1], path.game_index) == now
         depth = path.depth.unsqueeze(1)
         back = depth - torch.arange(path.path.shape[1], device=now.device)
-        nodes = path.path.masked_fill(back < 0, 0)  # behind the parent any row will do
+        nodes = path.path.masked_fill(back < 0, 0)  # behind the parent any row is valid
         first = 3 * states.board_size + HASH
         hashes = path.words[:, first : first + 2].index_select(0, nodes.view(-1)).view(torch.int64)
         on_path = hashes.view_as(nodes) == now
@@ -219,8 +219,8 @@ class Go(Game):
             return none
         superko = select_games(states.rules.superko, path.game_index)
         any_side = (superko != SUPERKO.index("situational")).unsqueeze(1)
-        # How many plies before the leaf's parent each position of the game stood; an odd number means the leaf's side
-        # was to move then.
+        # How many plies before the leaf's parent each position of the game was. After an odd number of plies, the side
+        # to move was the leaf's.
         ply = select_games(states.ply, path.game_index).unsqueeze(1)
         ago = ply + depth - torch.arange(in_game.shape[1], device=now.device)
         in_game = in_game & (any_side | ((ago & 1) == 1))
@@ -229,7 +229,7 @@ class Go(Game):
         return (in_game.any(1) | on_path.any(1)) & ~is_pass & (superko != SUPERKO.index("simple"))
 
     def leaf(self, states: State, position: Position, path: SearchPath, actions: Tensor) -> State:
-        """Returns the positions with the moves and positions before them, as encoders want them."""
+        """Returns the positions with the earlier moves and positions that encoders need."""
         rows, index = path.rows(torch.arange(states.moves.shape[1] - 1, device=path.depth.device))
         before_root = select_games(states.moves, path.game_index).gather(1, (-index).clamp(min=0))
         moves = torch.where(index > 0, path.actions[rows].to(torch.int16), before_root)
@@ -240,7 +240,7 @@ class Go(Game):
 
     @staticmethod
     def _recent(states: State, path: SearchPath) -> Tensor:
-        """Returns the positions before the leaves, newest first: int32 [K, 7, 2, N]; path nodes, then the game's."""
+        """Returns the positions before the leaves, newest first: int32 [K, 7, 2, N], of the path, then of the game."""
         number, stones = states.recent.shape[1], 2 * states.board_size
         rows, index = path.rows(torch.arange(number, device=path.depth.device))
         on_path = path.words.index_select(0, rows.view(-1))[:, :stones].unflatten(0, rows.shape)
@@ -249,7 +249,8 @@ class Go(Game):
         return torch.where((index >= 0).unsqueeze(2), on_path, in_game).unflatten(2, (2, states.board_size))
 
     def step_leaves(self, states: State, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
-        """Makes the moves in one kernel where there is one. It says who wins by area; other results are made here."""
+        """Returns the leaves, from one kernel if there is one. The kernel scores by area; other results are made
+        here."""
         fast = kernels.module_for("leaf_states", words.device)
         if fast is None:
             position = self.play(states, path.game_index, words, actions)
@@ -266,7 +267,7 @@ class Go(Game):
         return LeafStates(after["words"], legal, after["finished"], result, after["repeats"], leaf)
 
     def _without_history(self, states: State, game_index: Tensor) -> State:
-        """Returns some games without what superko remembers, which evaluators do not need: it is most of the memory."""
+        """Returns games without superko's history, which takes most of the memory and which evaluators do not need."""
         games = dataclasses.replace(states, seen=states.seen[:, :0], links=states.links[:, :0])
         return games if len(game_index) == states.num_games else games.select(game_index)
 

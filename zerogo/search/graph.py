@@ -1,8 +1,8 @@
-"""A step of a search as one CUDA graph: captured once, then replayed, so that the host only says "again".
+"""A step of a search as one CUDA graph: captured once, then replayed with one launch.
 
 A graph always reads and writes the tensors with which it was captured: those of the search state, which stay the same,
-and its own root states, into which new ones are copied after each move. It is captured again where anything else
-changes: the shapes (room for a longer history), the evaluator, the settings. A step that waits for the host can't be
+and its own root states, into which new ones are copied after each move. It is captured again if anything else changes:
+the shapes (room for a longer history), the evaluator, or the settings. A step that waits for the host can't be
 captured."""
 
 import dataclasses
@@ -17,13 +17,13 @@ from zerogo import kernels
 from zerogo.search.tree import SearchState
 from zerogo.system.runtime import WARM_UP, capture_cuda_graph
 
-PAYS = 32  # a capture waits for the device, which is worth its while if so many steps come, or as many have been
+PAYS = 32  # steps, to come or already made, from which on a capture, which waits for the device, pays
 
 
 def replayed(search: Any, search_state: SearchState, steps_left: int | None = None) -> bool:
-    """Runs one step from the search state's graph, or one on the way to having it; False where nothing was done.
+    """Runs one step from the search state's graph, or a step that prepares it; returns False if it did nothing.
 
-    search: a `search.Search`. steps_left: how many steps are sure to be made, this one among them; None is enough for a
+    search: a `search.Search`. steps_left: how many steps are certain to follow, including this one; None: enough for a
     capture."""
     if not may_capture(search, search_state):
         return False
@@ -33,16 +33,16 @@ def replayed(search: Any, search_state: SearchState, steps_left: int | None = No
 
 
 def may_capture(search: Any, search_state: SearchState) -> bool:
-    """Returns whether the step is wanted as a graph, and its launches are the same every time: with kernels only."""
+    """Returns whether a graph is wanted and possible: only with kernels are the launches always the same."""
     device = search_state.budget.device
     return device.type == "cuda" and search.settings.cuda_graph and kernels.module_for("tree", device) is not None
 
 
 class StepGraph:
     """The step of one search on one search state. The search state owns this object, which holds no reference back, so
-    that no tree lives longer than it is used.
+    that no tree outlives its use.
 
-    roots: the states that were copied last; states, repeated_states: the graph's own, as in `SearchState`. play:
+    roots: the root states that were copied last. states, repeated_states: the graph's own, as in `SearchState`. play:
     replays the step."""
 
     def __init__(self, search: Any, search_state: SearchState) -> None:
@@ -54,17 +54,17 @@ class StepGraph:
         self.steps, self.refuses = 0, False
 
     def serves(self, search: Any, search_state: SearchState) -> bool:
-        """Returns whether this is still the step to make."""
+        """Returns whether this graph still fits the search and its state."""
         if any(one is not other for one, other in zip(self.needs, _needs(search, search_state), strict=True)):
             return False
         return search_state.states is self.roots or self._shapes(search_state.states) == self.shapes
 
     def _shapes(self, states: Any) -> Any:
-        """Returns states with shapes in place of tensors, and the numbers on the host: what must stay the same."""
+        """Returns states with shapes in place of tensors, and their host-side numbers: all must stay the same."""
         return states.with_lasting_bounds().map(lambda tensor: (tensor.shape, tensor.dtype, tensor.device))
 
     def run(self, search_state: SearchState, steps_left: int) -> bool:
-        """Makes a step of the `steps_left`; False where it is too early, or where it can't be captured."""
+        """Makes a step; returns False if it is too early for a graph, or if the step can't be captured."""
         self.steps += 1
         is_new = self.states is None
         if self.refuses or self.steps < WARM_UP or is_new and max(steps_left, self.steps - WARM_UP) < PAYS:
@@ -86,7 +86,7 @@ class StepGraph:
     def _take_in(self, roots: Any, num_games: int) -> None:
         """Copies other root states into the graph's."""
         self.roots, leaves = roots, self.search.settings.leaves
-        with torch.inference_mode():  # they may be written by threads with and without
+        with torch.inference_mode():  # threads with and without inference mode may write them
             if self.states is None:
                 copied = roots.with_lasting_bounds()
                 self.states = copied.map(lambda tensor: tensor.clone(memory_format=torch.contiguous_format))
@@ -102,7 +102,7 @@ class StepGraph:
         warnings.warn(f"searching without a CUDA graph, as a step {why}", stacklevel=2)
 
     def _step(self, search_state: SearchState) -> None:
-        """Makes a step that reads the graph's own root states."""
+        """Makes a step on the graph's own root states."""
         before = search_state.states, search_state.repeated_states
         search_state.states, search_state.repeated_states = self.states, self.repeated_states
         try:
@@ -112,7 +112,7 @@ class StepGraph:
 
 
 def _needs(search: Any, search_state: SearchState) -> list[Any]:
-    """Returns the objects that the graph reads: if one is replaced by another, the graph must be captured again."""
+    """Returns the objects that the graph reads: if one is replaced, the graph must be captured again."""
     fields = [getattr(search_state, field.name) for field in dataclasses.fields(search_state)]
     tensors = [field for field in fields if isinstance(field, Tensor)]
     return [search, search.evaluator, search.settings, search.game, search_state.tree, *tensors]

@@ -17,9 +17,9 @@ Table = Callable[[int, int], tuple[int, ...]]  # (moves considered, budget) -> s
 
 @cache
 def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
-    """Returns for each of n simulations how many new visits the move to be tried has: sequential halving of m moves.
+    """Returns for each of n simulations how many new visits the move to try has: sequential halving of m moves.
 
-    Every phase gives each of its moves max(1, n / (ceil(log2 m) * moves)) visits, then the number of moves is halved,
+    Every phase gives each of its moves max(1, n / (ceil(log2 m) * moves)) visits, then halves the number of moves, but
     never below 2."""
     if num_considered <= 1:
         return tuple(range(budget))
@@ -37,8 +37,8 @@ def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
 
 @cache
 def phase_ends(num_considered: int, budget: int) -> tuple[int, ...]:
-    """Returns for each simulation how many are done when its phase is over, before moves are dropped."""
-    # In a phase each number of visits comes once for all its moves.
+    """Returns for each simulation how many are done at the end of its phase, when moves are dropped."""
+    # In a phase each number of visits occurs once for each of its moves.
     moves_by_visits = Counter(considered_visits(num_considered, budget))
     ends: list[int] = []
     done = start = 0
@@ -60,7 +60,7 @@ def _rows(table: Table, max_considered: int, budget: int, width: int, device: to
 def by_simulation(
     is_open: Tensor, budgets: Tensor, max_considered: int, width: int, table: Table = considered_visits
 ) -> Tensor:
-    """Returns a table's numbers by simulation, for each game's moves and budget: bool [K, A], int64 [K] -> int32 [K,
+    """Returns the rows of a table for each game's number of open moves and budget: bool [K, A], int64 [K] -> int32 [K,
     width]."""
     number = is_open.sum(1).clamp(max=max_considered)
     result = torch.zeros(len(budgets), width, dtype=torch.int32, device=budgets.device)
@@ -71,11 +71,10 @@ def by_simulation(
 
 
 def completed_values(nodes: Nodes) -> Tensor:
-    """Returns the moves' values, those without a visit completed by the mixed value of the node: float32 [K, A], the
-    node's view.
+    """Returns the moves' values, with the node's mixed value for unvisited moves: float32 [K, A], the node's view.
 
-    v_mix = (node_value + N * sum(prior * value) / sum(prior)) / (1 + N); the sums go over the visited moves, N is the
-    number of their visits. Sums are made in float64, so that their order leaves no trace."""
+    v_mix = (node_value + N * sum(prior * value) / sum(prior)) / (1 + N). The sums run over the visited moves, and N is
+    the number of their visits. Sums are in float64, so that their order does not change them."""
     is_visited = nodes.visits > 0
     prior = torch.where(is_visited, nodes.prior.clamp(min=TINY), 0.0)
     number = nodes.visits.sum(1)
@@ -99,12 +98,12 @@ def improved_logits(nodes: Nodes, settings: SearchConfig) -> Tensor:
 
 
 def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns improved policy less share of visits: float32 [K, A], -inf where closed. To choose its argmax makes
-    the shares of visits follow the policy.
+    """Returns the improved policy minus the share of visits: float32 [K, A], -inf where closed. Choosing the argmax
+    makes the shares of visits follow the policy.
 
-    Simulations under way count as visits and need no virtual loss: the choice keeps proportions, so one more visit
-    makes it look elsewhere. The softmax of the improved logits is made without logarithms, prior * exp(sigma - the
-    highest), so that only visited moves need one."""
+    Simulations under way count as visits and need no virtual loss, because one more visit already moves the choice
+    elsewhere. The softmax of the improved logits is prior * exp(sigma - the highest), normalised, without
+    logarithms."""
     scaled = torch.where(nodes.is_open, sigma(completed_values(nodes), nodes, settings), -torch.inf)
     weight = torch.exp(scaled - scaled.amax(1, keepdim=True)) * nodes.prior.clamp(min=TINY)
     policy = weight / weight.sum(1, keepdim=True, dtype=torch.float64).to(torch.float32)
@@ -118,9 +117,9 @@ def root_scores(
 ) -> Tensor:
     """Returns gumbel + logit + sigma: float32 [K, A], -inf for moves without the scheduled number of new visits.
 
-    gumbel, new_visits: [K, A]; scheduled: [K]. Where no open move has that number (a move was closed in the meantime)
-    all open ones compete. collided: bool [K, A], moves that wait until the others with that number have had theirs;
-    each move of a phase gets its visit, so the order does not matter."""
+    gumbel, new_visits: [K, A]; scheduled: [K]. If no open move has that number (because a move was closed meanwhile),
+    all open moves compete. collided: bool [K, A], moves that wait until the others with that number are visited. Every
+    move of a phase gets its visit, so the order does not matter."""
     score = improved_logits(nodes, settings) + gumbel
     is_due = nodes.is_open & (new_visits == scheduled.unsqueeze(1))
     if collided is not None:

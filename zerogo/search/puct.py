@@ -11,13 +11,13 @@ from zerogo.search.tree import Nodes
 
 DIRICHLET_CONCENTRATION = 10.83  # sum of the Dirichlet noise's alpha (KataGo)
 # Lower bounds (KataGo): standard deviations below the mean; the largest variance of values in [-1, 1]; the share of the
-# most visits that a move must have to be played for its bound. The fewest visits are zerogo's own: 3 say a little.
+# most visits that a move must have to be played for its bound; its fewest visits (zerogo's own number).
 BOUND_DEVIATIONS, BOUND_VARIANCE, BOUND_SHARE, BOUND_VISITS = 5.0, 1.0, 0.15, 3
 
 
 def exploration(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns the prior's weight, c_puct(W) * sqrt(W + 0.01) with W the children's visits (KataGo), c_puct_variance
-    says how strongly c_puct follows the spread of the node's values: float32 [K]."""
+    """Returns the prior's weight, c_puct(W) * sqrt(W + 0.01), with W the children's visits (KataGo): float32 [K].
+    c_puct_variance is how strongly c_puct follows the spread of the node's values."""
     below = _below(nodes)
     c_puct = settings.c_puct
     if settings.c_puct_log:
@@ -30,9 +30,9 @@ def exploration(nodes: Nodes, settings: SearchConfig) -> Tensor:
 def _spread(nodes: Nodes, scale: float) -> Tensor:
     """Returns 1 + scale * (sigma / 0.40 - 1), by which c_puct is multiplied: float32 [K].
 
-    sigma: the standard deviation of the node's simulation values (KataGo), those under way not counted. It is estimated
-    as if 0.40 had been seen with weight 2, and is 0.40 where the node has only its own evaluation. The squares' sum is
-    never less than the mean tells, whatever was rounded."""
+    sigma: the standard deviation of the node's simulation values (KataGo), without those under way. It is estimated as
+    if 0.40 had been observed with weight 2, and is 0.40 if the node has only its own evaluation. The sum of squares is
+    bounded from below by the mean, against rounding."""
     square = nodes.mean * nodes.mean
     total = torch.maximum(nodes.total_squares, nodes.total * square)
     variance = ((square + VARIANCE_PRIOR) * VARIANCE_WEIGHT + total) / (nodes.total + (VARIANCE_WEIGHT - 1.0)) - square
@@ -41,8 +41,8 @@ def _spread(nodes: Nodes, scale: float) -> Tensor:
 
 
 def _below(nodes: Nodes) -> Tensor:
-    """Returns the node's visits but for its own evaluation, with simulations under way: float32 [K]. They are those of
-    the children, and of simulations that found a move to repeat a position."""
+    """Returns the node's visits without its own evaluation, simulations under way included: float32 [K]. They are the
+    children's visits, and simulations whose move turned out to repeat a position."""
     below = (nodes.total - 1.0).clamp(min=0.0)
     return below if nodes.under_way is None else below + nodes.under_way.sum(1)
 
@@ -50,12 +50,12 @@ def _below(nodes: Nodes) -> Tensor:
 def scores(nodes: Nodes, settings: SearchConfig, forced: Tensor | None = None) -> Tensor:
     """Returns the value of choosing each move: float32 [K, A], -inf where it may not be chosen.
 
-    forced: at roots, float32 [K], the k of forced playouts: a move that was tried is owed sqrt(k * prior * W) visits.
+    forced: at roots, float32 [K], the k of forced playouts: a visited move is owed sqrt(k * prior * W) visits.
 
-    A move that was not tried yet has the value of its node less fpu_reduction * sqrt(prior of the moves that were). A
-    simulation under way counts as a visit that leaves the value as it is (Liu et al., "Watch the unobserved", 2020);
-    one that counts as a loss besides, as in KataGo, played much worse (docs/results.md). The sum is made in
-    float64, where the order of so few priors leaves no trace."""
+    An unvisited move has its node's value less fpu_reduction * sqrt(prior of the visited moves). A simulation under way
+    counts as a visit that leaves the value unchanged (Liu et al., "Watch the unobserved", 2020); counting it as a loss,
+    as in KataGo, played much worse (docs/results.md). The sum is in float64, so that the order of the priors does not
+    change it."""
     is_root = forced is not None
     reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
     is_visited = nodes.visits > 0
@@ -78,9 +78,9 @@ def noisy_prior(
 ) -> Tensor:
     """Returns the root prior of a search that explores: float32, bool [B, A], keys int64 [B] -> float32 [B, A].
 
-    Temperature first, then Dirichlet noise whose concentration is half even over the legal moves and half in proportion
-    to how far the logarithm of the prior lies above its mean (KataGo), so that noise goes where a move might be good,
-    on a board of any size. places: `Game.noise_places`."""
+    Temperature comes first, then Dirichlet noise. Half of its concentration is even over the legal moves, half is in
+    proportion to how far the logarithm of the prior exceeds its mean (KataGo), so that noise goes to promising moves on
+    a board of any size. places: `Game.noise_places`."""
     tempered = torch.where(legal, prior.clamp(min=1e-20) ** (1.0 / settings.root_temperature), 0.0)
     tempered = tempered / tempered.sum(1, keepdim=True)
     if not settings.dirichlet_share:
@@ -96,8 +96,8 @@ def noisy_prior(
 
 
 def visit_policy(nodes: Nodes, settings: SearchConfig, forced: Tensor) -> Tensor:
-    """Returns the policy to be learned: float32 [B, A], shares of the visits; where playouts were forced (float32 [B],
-    above 0), the forced ones are taken off."""
+    """Returns the policy to be learned: float32 [B, A], shares of the visits. Where playouts were forced (float32 [B],
+    above 0), forced ones are removed."""
     weight = torch.where(nodes.is_open, nodes.visits, 0.0)
     if settings.forced_playouts:
         weight = torch.where(forced.unsqueeze(1) > 0, _pruned(nodes, weight, settings), weight)
@@ -106,7 +106,7 @@ def visit_policy(nodes: Nodes, settings: SearchConfig, forced: Tensor) -> Tensor
 
 
 def _pruned(nodes: Nodes, weight: Tensor, settings: SearchConfig) -> Tensor:
-    """Returns visits without those that only exploration paid for, in KataGo's present form."""
+    """Returns visits without those that exploration alone caused (KataGo's policy target pruning)."""
     merit = weight * (weight - 1.0).clamp(min=0.0) / weight.clamp(min=1.0) + 2.0 * nodes.prior
     best = torch.where(nodes.is_open, merit, -1.0).argmax(1, keepdim=True)
     explore = exploration(nodes, settings).unsqueeze(1)
@@ -123,8 +123,8 @@ def lower_bounds(nodes: Nodes) -> Tensor:
     """Returns lower confidence bounds of the moves' mean values, 5 standard deviations of a mean below it: float32 [K,
     A], the node's view, -inf where a move is closed or has no visit.
 
-    The variance is that of the child's n simulation values and 1 / n^2 more observations of the largest variance, so
-    that few equal values are not taken for certain (KataGo's LCB)."""
+    The variance is that of the child's n simulation values and of 1 / n^2 more observations with the largest variance,
+    so that a few equal values do not count as certain (KataGo's LCB)."""
     visits = nodes.visits.clamp(min=1.0)
     weight = 1.0 / (visits * visits)
     variance = (nodes.squares / visits - nodes.value * nodes.value).clamp(min=1e-8)
@@ -135,8 +135,8 @@ def lower_bounds(nodes: Nodes) -> Tensor:
 
 
 def best_moves(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns the moves to play: int64 [K], those with most visits, or, with `search.lcb`, with the best lower bound
-    among those with 15 % of the most visits and at least 3, where there are any."""
+    """Returns the moves to play: int64 [K], those with most visits; with `search.lcb` those with the best lower bound
+    among moves with at least 15 % of the most visits and at least 3, if there are any."""
     by_visits = torch.where(nodes.is_open, nodes.visits + 0.5 * nodes.prior, -torch.inf).argmax(1)
     if not settings.lcb:
         return by_visits

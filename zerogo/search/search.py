@@ -1,9 +1,9 @@
 """The search: select, step the leaves, evaluate, expand and back up, for all games at once.
 
 A step is one call of `simulate`: one simulation in every game, or several (see `selection`). On the CPU the host reads
-which simulations count and which leaves need the network, so that the work shrinks with them. On other devices nothing
-is read inside a step: writes that must have no effect go to NULL_NODE (`flood.host_read_is_free` decides). Between
-moves the host may read."""
+which simulations count and which leaves need the network, and computes only those. On other devices the host reads
+nothing inside a step: writes without effect go to NULL_NODE (`flood.host_read_is_free` decides). Between moves it may
+read."""
 
 import time
 from collections.abc import Callable
@@ -25,21 +25,21 @@ from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Nodes, SearchState, Tree, backup, keep_subtree_, nodes_at, reset_
 from zerogo.system.tensors import sent
 
-# Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], by which it draws. Of what
-# it returns are read prior [K, A], 0 on illegal moves, sums to 1, value [K] of the side to move, in [-1, 1], and, in a
-# search that keeps scores, score [K], its points.
+# Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], for random draws. Returns
+# an object with prior [K, A], 0 on illegal moves, sums to 1; value [K] of the side to move, in [-1, 1]; and, in a
+# search that keeps scores, score [K] in points.
 Evaluate = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found, for K games, from the view of the side to move.
+    """The results of K searches, from the view of the side to move.
 
     visits: int32 [K, A], kept ones included. policy: float32 [K, A], the target to learn, 0 on illegal moves, sums to
-    1. value: float32 [K], with PUCT the root's mean, with Gumbel what the improved policy expects (the root's mean is
-    full of moves that were tried and dropped). prior: float32 [K, A], the network's, without noise. action: int64 [K],
-    the best move by the algorithm's own measure (`puct.best_moves`; with Gumbel noise, where the search had it). tree:
-    the search state, to be kept for the next move."""
+    1. value: float32 [K], with PUCT the root's mean, with Gumbel the expectation under the improved policy (the root's
+    mean includes moves that were tried and dropped). prior: float32 [K, A], the network's, without noise. action: int64
+    [K], the best move by the algorithm's own measure (`puct.best_moves`; with Gumbel, noise included). tree: the search
+    state, to pass to the search of the next move."""
 
     visits: Tensor
     policy: Tensor
@@ -52,8 +52,9 @@ class SearchResult:
 class Search:
     """A search with its evaluator and settings; the games and their trees are in a `SearchState`.
 
-    evaluator: evaluates leaves. root_evaluator: stands in for it at the roots (other symmetries, say). game: by default
-    Go with the `score_weight` of the settings. keeps_scores: whether trees sum up the evaluator's scores, too."""
+    evaluator: evaluates leaves. root_evaluator: evaluates roots, with other symmetries for example; by default the
+    same. game: by default Go with the `score_weight` of the settings. keeps_scores: whether trees also add up
+    scores."""
 
     def __init__(
         self,
@@ -78,10 +79,10 @@ class Search:
         game_ids: Tensor | None = None,
         explore: bool = False,
     ) -> SearchResult:
-        """Returns the result of `budget` simulations in every game: an int, or int64 [B] for budgets of their own.
+        """Returns the result of `budget` simulations in every game: an int, or int64 [B] for one budget per game.
 
-        tree: the search state of an earlier result, after `advance` to these states. game_ids: int64 [B], on which
-        random draws depend beside the seed and the ply; by default 0, 1, … explore: with root noise."""
+        tree: the search state of an earlier result, after `advance` to these states. game_ids: int64 [B], by default 0,
+        1, …; random draws depend on seed, game id and ply. explore: with root noise."""
         longest = int(budget) if isinstance(budget, int) else int(budget.max())
         search_state = tree if tree is not None else self.init(states, longest)
         search_state.states = states
@@ -91,8 +92,8 @@ class Search:
         return self.result(search_state, games)
 
     def init(self, states: Any, longest: int) -> SearchState:
-        """Returns a search state of empty trees with room for budgets up to `longest`, and for as much again that is
-        kept from move to move."""
+        """Returns a search state of empty trees with room for budgets up to `longest`, and for as many nodes again that
+        are kept from move to move."""
         num_actions, words = states.num_actions, self.game.pack(states)
         num_nodes = (2 * longest if self.settings.keep_tree else longest) + 2  # the root, and NULL_NODE
         tree = Tree.empty(words.shape[0], num_nodes, num_actions, words.shape[1], words.device, self.keeps_scores)
@@ -111,10 +112,10 @@ class Search:
     ) -> None:
         """Starts the next search of some games: evaluates new roots, draws the noise, sets the budgets.
 
-        games: int64 [K], ascending. budget: int or int64 [K], at most `search_state.longest`. A game that is over gets
-        none. explore: bool or bool [K], with root noise. new_roots: int64 [n] on the host, places in `games` whose root
-        must be evaluated, as there is no tree, or one with too little room for the budget; by default the host looks,
-        which it may do between moves."""
+        games: int64 [K], ascending. budget: int or int64 [K], at most `search_state.longest`; 0 where the game is over.
+        explore: bool or bool [K], with root noise. new_roots: int64 [n] on the host, places in `games` whose root must
+        be evaluated because there is no tree, or one with too little room for the budget; by default the host reads
+        which these are."""
         tree, longest = search_state.tree, search_state.longest
         largest = budget if isinstance(budget, int) else int(budget.max()) if new_roots is None else 0
         if largest > longest:
@@ -132,15 +133,15 @@ class Search:
         self._prepare_roots(search_state, games, budgets, move_key, new_roots)
         search_state.budget[games] = torch.where(tree.terminal[games, ROOT], 0, budgets)
         search_state.done.index_fill_(0, games, 0)
-        if kernels.module_for("tree", games.device) is None:  # kernels stop where a path ends
+        if kernels.module_for("tree", games.device) is None:  # kernels follow each path to its own end
             search_state.depth_bound = int(search_state.deepest.max())
         nodes = self._roots(search_state, games)
         search_state.kept_visits[games] = nodes.visits
         self._explore(search_state, games, nodes, rng.key(move_key, Purpose.NOISE), explores.unsqueeze(1))
 
     def _explore(self, search_state: SearchState, games: Tensor, nodes: Nodes, keys: Tensor, explores: Tensor) -> None:
-        """Draws the root noise: Gumbel's and its order of visits, or PUCT's Dirichlet, where `explores` (bool [K, 1])
-        says so."""
+        """Draws the root noise where `explores` (bool [K, 1]): Dirichlet's for PUCT; for Gumbel its own, and the order
+        of visits."""
         places, budgets = self.game.noise_places(search_state.states, games), search_state.budget[games]
         if self.settings.algorithm == "puct":
             noisy = puct.noisy_prior(nodes.prior, nodes.is_open, keys, self.settings, places)
@@ -157,10 +158,10 @@ class Search:
     def _prepare_roots(
         self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, new_roots: Tensor | None
     ) -> None:
-        """Evaluates the new roots, and makes kept ones what a root must be.
+        """Evaluates the new roots, and closes illegal moves and normalises the prior of kept ones.
 
-        A kept root was an inner node: moves that repeat may be open, and the prior of closed moves is gone, so the rest
-        no longer sums to 1."""
+        A kept root was an inner node, where moves that repeat may be open. Closed moves have lost their prior, so the
+        rest no longer sums to 1."""
         tree = search_state.tree
         legal, roots = self.evaluate_roots(search_state, games, budgets, move_keys, new_roots)
         if roots:
@@ -174,8 +175,8 @@ class Search:
     def evaluate_roots(
         self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, new_roots: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Returns the legal moves of the roots, bool [K, A]; and which of the games have new roots, int64 [n], with
-        what makes them roots (`roots_of`), or nothing where none has. new_roots: see `begin`."""
+        """Returns the legal moves of the roots, bool [K, A]; and a tuple of the games with new roots, int64 [n], and
+        their root data (`roots_of`), empty if there are none. new_roots: see `begin`."""
         states, tree = search_state.states, search_state.tree
         states = states if len(games) == search_state.num_games else states.select(games)
         legal = self.game.root_legal(states)
@@ -186,7 +187,7 @@ class Search:
         if not number:
             return legal, ()
         if number < len(games):
-            # cuDNN plans its convolutions anew, for milliseconds, in every batch of a new size: so there are few.
+            # cuDNN takes milliseconds to plan its convolutions for each new batch size, so there are only a few sizes.
             size = number if host_read_is_free(games) else min(len(games), 1 << (number - 1).bit_length())
             index = sent(torch.cat([new_roots, new_roots[-1:].expand(size - number)]), games.device)
             states, chosen = states.select(index), [part.index_select(0, index) for part in chosen]
@@ -195,9 +196,8 @@ class Search:
         return legal, tuple(part[:number] for part in (games, *roots))
 
     def _write_roots(self, search_state: SearchState, games: Tensor, *roots: Tensor) -> None:
-        """Empties the trees of games and writes their roots; counts the trees that were dropped for lack of room. All
-        moves are open here, the caller closes the illegal ones.
-        games: int64 [n]. roots: see `roots_of`."""
+        """Empties the trees of games (int64 [n]) and writes their roots; counts the trees that were dropped for lack of
+        room. All moves are open afterwards; the caller closes illegal ones. roots: see `roots_of`."""
         tree, (words, prior, value, finished, *score) = search_state.tree, roots
         search_state.overflowed += (tree.size[games] > 0).sum()
         self.reset_trees(search_state, games, search_state.states)
@@ -212,8 +212,8 @@ class Search:
         tree.size.index_fill_(0, games, 1)
 
     def roots_of(self, states: Any, legal: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
-        """Returns what makes positions roots: words, priors float32 [K, A], values float32 [K], which are over, and, in
-        a search that keeps them, scores float32 [K]."""
+        """Returns the data of root nodes: words, priors float32 [K, A], values float32 [K], finished bool [K], and, if
+        the search keeps them, scores float32 [K]."""
         evaluation = self.root_evaluator(states, legal=legal, key=keys)
         games = torch.arange(len(legal), device=legal.device)
         finished, result = self.game.outcome(states, games, states)
@@ -222,13 +222,12 @@ class Search:
         return self.game.pack(states), prior, torch.where(finished, result, value), finished, *score
 
     def numbers_of(self, positions: Any, evaluation: Any) -> tuple[Tensor, ...]:
-        """Returns what a tree takes of an evaluation: priors, utilities and, where it keeps them, scores, float32."""
+        """Returns an evaluation's numbers for the tree, float32: priors, utilities and, if it keeps them, scores."""
         score = (evaluation.score.to(torch.float32),) if self.keeps_scores else ()
         return evaluation.prior.to(torch.float32), self.game.utility(positions, evaluation), *score
 
     def run_simulations(self, search_state: SearchState) -> None:
-        """Runs simulations until no budget is left. Off the CPU the host reads the counters only after as many steps as
-        are needed at least."""
+        """Runs simulations until no budget is left. The host reads the counters only when the budgets may be spent."""
         left = int((search_state.budget - search_state.done).max())
         while left:
             for steps in range(-(-left // self.settings.leaves), 0, -1):
@@ -245,7 +244,7 @@ class Search:
         search_state.depth_bound += 1
 
     def step(self, search_state: SearchState) -> None:
-        """The same, operation by operation."""
+        """Runs one step as `simulate` does, without a CUDA graph."""
         start = time.perf_counter()
         if host_read_is_free(search_state.deepest):
             search_state.depth_bound = int(search_state.deepest.max())
@@ -259,12 +258,12 @@ class Search:
             tuning.THREADS.note(len(selection.index), time.perf_counter() - start)
 
     def _evaluate(self, search_state: SearchState, selection: Selection, leaves: LeafStates) -> tuple[Tensor, ...]:
-        """Returns priors float32 [K, A], values and, where the search keeps them, scores float32 [K]; on the CPU only
-        of leaves whose value is not known."""
+        """Returns priors float32 [K, A], values and, if the search keeps them, scores float32 [K]. On the CPU it
+        evaluates only leaves whose value is not known."""
         keys = search_state.keys + search_state.done
         if selection.num_slots == 1:
             keys = select_games(keys, selection.index)
-        else:  # each of a game's simulations has the key that it would have in a step of its own
+        else:  # each simulation of a game has the key that it would have in a separate step
             serial = torch.div(selection.index, search_state.num_games, rounding_mode="floor")
             keys = keys[selection.games(search_state.num_games)] + serial
         index = (
@@ -290,7 +289,7 @@ class Search:
         return nodes_at(search_state.tree, first + ROOT, first)[0]
 
     def result(self, search_state: SearchState, games: Tensor) -> SearchResult:
-        """Returns what the searches of some games (int64 [K], ascending) have found so far."""
+        """Returns the results so far of some games (int64 [K], ascending)."""
         fast = kernels.module_for("roots", games.device) if self.settings.algorithm == "gumbel" else None
         if fast is not None:
             return SearchResult(*fast.result(search_state, games, self.settings), tree=search_state)
@@ -310,8 +309,8 @@ class Search:
         return SearchResult(nodes.visits.to(torch.int32), policy, value, nodes.prior, action, search_state)
 
     def advance(self, search_state: SearchState, games: Tensor, actions: Tensor, states: Any) -> None:
-        """Plays a move in some games: games, actions int64 [K]. states: the root states of all games after it. Off the
-        CPU nothing changes in games with an action below 0."""
+        """Moves the roots of some games: games, actions int64 [K]. states: the root states of all games after the
+        moves. Off the CPU, games with an action below 0 stay unchanged."""
         search_state.states = states
         if self.settings.keep_tree:
             keep_subtree_(search_state.tree, games, actions, search_state.deepest)
@@ -320,7 +319,7 @@ class Search:
             reset_(search_state.tree, games, search_state.deepest, stays)
 
     def reset_trees(self, search_state: SearchState, games: Tensor, states: Any) -> None:
-        """Empties the trees of games (int64 [K]) that others replace. states: the root states of all games."""
+        """Empties the trees of games (int64 [K]) that were replaced. states: the root states of all games."""
         search_state.states = states
         reset_(search_state.tree, games, search_state.deepest)
 
@@ -331,8 +330,8 @@ class Search:
 def _to_evaluate(is_known: Tensor) -> Tensor | None:
     """Returns the leaves to evaluate, those whose value is not known (bool [K]) and a few more: int64 [n]; None is all.
 
-    On a CPU oneDNN compiles a convolution for each batch size, which takes as long as running it, and keeps only some:
-    so there are few sizes."""
+    On a CPU oneDNN compiles a convolution for each batch size, which takes as long as running it, and caches only some.
+    So there are only a few sizes."""
     number = len(is_known) - int(is_known.sum())
     step = 1 if number <= 16 else 8 if number <= 256 else 32
     rounded = -(-number // step) * step
@@ -344,7 +343,7 @@ def _to_evaluate(is_known: Tensor) -> Tensor | None:
 
 
 def step_leaves(game: Game, search_state: SearchState, selection: Selection) -> LeafStates:
-    """Makes the last move of each simulation; where the game is over at its last node the result has no meaning."""
+    """Plays the last move of each simulation; the result is undefined if the game is over at its last node."""
     tree, states = search_state.tree, search_state.states_of_slots(selection.num_slots)
     words = tree.words.flatten(0, 1)
     path = SearchPath(selection.index, selection.path, selection.depth, words, tree.action.view(-1))
@@ -356,9 +355,9 @@ def expand_and_backup(
 ) -> None:
     """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations that count.
 
-    prior: float32 [K, A], value: float32 [K], the network's; a finished position has its result instead. score: float32
-    [K], the network's or of the finished board, where the tree keeps scores. A move that repeats has the mean value and
-    score of its parent, as those were before the step."""
+    prior: float32 [K, A], value: float32 [K], the network's; finished positions get their result instead. score:
+    float32 [K], the network's or the finished board's, if the tree keeps scores. A move that repeats gets the mean
+    value and score that its parent had before the step."""
     fast = kernels.module_for("tree", value.device)
     if fast is not None:
         fast.expand_and_backup(search_state, selection, leaves, prior, value, *score)
@@ -383,7 +382,7 @@ def expand_and_backup(
     path = path.scatter(1, (selection.depth + 1).unsqueeze(1), (first + node).unsqueeze(1))
     path = torch.where(selection.counts.unsqueeze(1), path, first.unsqueeze(1))
     depth = torch.where(stays, selection.depth, selection.depth + 1)
-    # Several of one tree are added in their order, so that sums do not depend on chance: the CPU does so by itself.
+    # Several simulations of one tree are added in order, so that sums are reproducible; the CPU does so by itself.
     step = len(path) if host_read_is_free(path) else search_state.num_games
     for start in range(0, len(path), step):
         slot = slice(start, start + step)
@@ -395,7 +394,7 @@ def expand_and_backup(
 
 
 def _rank(selection: Selection, is_new: Tensor, num_games: int) -> Tensor | int:
-    """Returns how many of the same tree's simulations before each have a new node: bool [K] -> int64 [K]."""
+    """Returns how many earlier simulations of the same tree make a new node: bool [K] -> int64 [K]."""
     if selection.num_slots == 1:
         return 0
     new = torch.zeros(selection.num_slots * num_games, dtype=torch.int64, device=is_new.device)
@@ -406,7 +405,7 @@ def _rank(selection: Selection, is_new: Tensor, num_games: int) -> Tensor | int:
 def _expand(
     tree: Tree, first: Tensor, node: Tensor, selection: Selection, leaves: LeafStates, prior: Tensor, value: Tensor
 ) -> None:
-    """Writes the new nodes (int64 [K], NULL_NODE where there is none) and hangs them below their parents."""
+    """Writes the new nodes (int64 [K], NULL_NODE for none) and links them to their parents."""
     new, parent = (first + node,), selection.last
     tree.words.flatten(0, 1).index_put_(new, leaves.words)
     tree.children.flatten(0, 1).index_put_(new, leaves.legal.to(torch.int32) + ILLEGAL)  # UNVISITED is ILLEGAL + 1
@@ -429,7 +428,7 @@ def _close(tree: Tree, first: Tensor, selection: Selection, repeats: Tensor) -> 
 
 
 def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor, places: Tensor | None = None) -> Tensor:
-    """Returns moves drawn in proportion to policy^(1 / temperature), the best where that is 0: int64 [K].
+    """Returns moves drawn in proportion to policy^(1 / temperature), the best ones at temperature 0: int64 [K].
 
     policy: float32 [K, A]. temperature: one, or [K]. keys: int64 [K]. places: `Game.noise_places`."""
     is_one = not isinstance(temperature, Tensor)

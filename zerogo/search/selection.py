@@ -1,10 +1,10 @@
 """Select: from the roots down to moves that have no node yet, one simulation in every game or several.
 
-With several (`search.leaves`) the network's batch is filled by few games. The selections of a step then go one after
-another, in all games together. Each leaves virtual visits behind, so that the next one looks elsewhere, and marks the
-node that it is going to make as terminal. A later selection that reaches a marked node collides: it costs no budget,
-and its virtual visits stay until the step ends. A step makes up to half as many selections more, to replace collisions.
-Afterwards the trees are what they were, and all leaves are evaluated together, as if each were of another game."""
+With several (`search.leaves`) even a few games fill the network's batch. The selections of a step then run one after
+another, each in all games. Each adds virtual visits, so that the next one looks elsewhere, and marks the node that it
+is going to make as terminal. A later selection that reaches a marked node collides: it costs no budget, and its virtual
+visits stay until the step ends. A step makes up to half as many extra selections to replace collisions. Afterwards the
+trees are as before, and all leaves are evaluated together, as if each belonged to another game."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from zerogo.system.tensors import TensorFields
 
 @dataclass(frozen=True)
 class Selection(TensorFields):
-    """Where K simulations go. `select` gives K = num_slots * B of them, number slot * B + game.
+    """The paths of K simulations. `select` returns K = num_slots * B of them, number slot * B + game.
 
-    path: int64 [K, D], rows from the root on, without meaning behind the end. depth: int64 [K], index of the last node
-    on it. action: int64 [K], the move to be tried there. is_terminal: bool [K], the last node is a finished position
-    and there is no move. counts: bool [K], which slots are used, a game's first ones. Unused slots still hold valid
-    rows and moves of their game, so that indexing is safe. index: int64 [K], ascending, the simulations' numbers."""
+    path: int64 [K, D], rows from the root on, undefined behind the end. depth: int64 [K], index of the last node on it.
+    action: int64 [K], the move to try there. is_terminal: bool [K], the last node is a finished position without a
+    move. counts: bool [K], which slots are used, the first ones of a game. Unused slots hold valid rows and moves of
+    their game, so that indexing is safe. index: int64 [K], ascending, the simulations' numbers."""
 
     path: Tensor
     depth: Tensor
@@ -45,12 +45,12 @@ class Selection(TensorFields):
         return self.path.gather(1, self.depth.unsqueeze(1)).squeeze(1)
 
     def games(self, num_games: int) -> Tensor:
-        """Returns whose simulations they are: int64 [K]."""
+        """Returns the games of the simulations: int64 [K]."""
         return self.index if self.num_slots == 1 else self.index % num_games
 
 
 def select(search_state: SearchState, settings: SearchConfig) -> Selection:
-    """Returns where up to `settings.leaves` simulations go in every game whose budget is not spent."""
+    """Returns up to `settings.leaves` simulations in every game whose budget is not spent."""
     fast = kernels.module_for("tree", search_state.budget.device)
     if fast is not None:
         index = torch.arange(settings.leaves * search_state.num_games, device=search_state.budget.device)
@@ -63,14 +63,14 @@ def _select_one(
 ) -> tuple[Selection, Tensor]:
     """Returns one selection in every game, and the moves chosen at the roots: int64 [B].
 
-    All go through as many levels as the deepest node has, and stay where they are once they have arrived."""
+    All descend as many levels as the deepest tree has; a simulation that has arrived stays where it is."""
     tree, games = search_state.tree, torch.arange(search_state.num_games, device=search_state.budget.device)
     first = games * tree.num_nodes
     root_move, children = _choose_at_roots(search_state, first, settings, virtual)
     rows, depth, action, chosen = first + ROOT, torch.zeros_like(first), root_move, root_move
     is_terminal, moving = torch.zeros_like(first, dtype=torch.bool), torch.ones_like(first, dtype=torch.bool)
     levels = [rows]
-    for _ in range(search_state.depth_bound + (virtual is not None)):  # nodes to be made lie one deeper
+    for _ in range(search_state.depth_bound + (virtual is not None)):  # marked nodes lie one deeper
         child = children.gather(1, chosen.unsqueeze(1)).squeeze(1)
         moving = moving & (child > NULL_NODE)
         if host_read_is_free(moving) and not bool(moving.any()):
@@ -118,11 +118,11 @@ def _choose_inside(
 
 @dataclass(frozen=True)
 class VirtualVisits:
-    """The simulations of one step that were started and have no value yet, of all games. The tensors change in place.
+    """The simulations of one step, in all games, that have no value yet. The tensors change in place.
 
-    visits: int32 [B, M], how many go through each node, collisions too: virtual visits. started: int64 [B], how many
-    count. by_move: int32 [B, A], those that count by their root move. collided: bool [B, A], root moves with a
-    collision in this step."""
+    visits: int32 [B, M], virtual visits: how many pass through each node, collisions included. started: int64 [B], how
+    many count. by_move: int32 [B, A], how many count by root move. collided: bool [B, A], root moves with a collision
+    in this step."""
 
     visits: Tensor
     started: Tensor
@@ -131,8 +131,8 @@ class VirtualVisits:
 
 
 def _most_done(search_state: SearchState, settings: SearchConfig) -> Tensor:
-    """Returns how many simulations may be done after the step: int64 [B], the budget; with Gumbel a
-    step never crosses the end of a halving phase, whose values decide which moves are dropped."""
+    """Returns how many simulations may be done after the step: int64 [B]. That is the budget, but with Gumbel a step
+    never crosses the end of a halving phase, whose values decide which moves are dropped."""
     if settings.algorithm == "puct":
         return search_state.budget
     now = search_state.done.clamp(max=search_state.longest - 1).unsqueeze(1)
@@ -140,7 +140,7 @@ def _most_done(search_state: SearchState, settings: SearchConfig) -> Tensor:
 
 
 def _select_several(search_state: SearchState, settings: SearchConfig) -> Selection:
-    """Makes one selection after another in all games, takes back their marks, and puts them into slots."""
+    """Makes one selection after another in all games, removes their marks, and puts them into slots."""
     by_move = torch.zeros_like(search_state.kept_visits, dtype=torch.int32)
     visits, started = torch.zeros_like(search_state.tree.visits), torch.zeros_like(search_state.done)
     virtual = VirtualVisits(visits, started, by_move, torch.zeros_like(by_move, dtype=torch.bool))
@@ -156,9 +156,9 @@ def _select_several(search_state: SearchState, settings: SearchConfig) -> Select
 def _select_next(
     search_state: SearchState, settings: SearchConfig, virtual: VirtualVisits, going: Tensor
 ) -> tuple[Selection, Tensor]:
-    """Sends one more simulation into all games; where it is not going (bool [B]) it leaves no trace.
+    """Selects one more simulation in all games; where `going` (bool [B]) is False, nothing changes.
 
-    Also returns the rows of the nodes to be made, which are marked as ends: int64 [B], that of NULL_NODE for none."""
+    Also returns the rows of the nodes to be made, which are now marked: int64 [B], that of NULL_NODE for none."""
     tree = search_state.tree
     selection, root_move = _select_one(search_state, settings, virtual)
     last, first = selection.last, selection.index * tree.num_nodes
@@ -182,7 +182,7 @@ def _select_next(
 
 
 def _unmark(tree: Tree, selection: Selection, marked: Tensor) -> None:
-    """Makes the trees what they were before a selection."""
+    """Restores the trees as they were before a selection."""
     first = selection.index * tree.num_nodes
     owner = torch.where(marked == first, first, selection.last)
     unvisited = torch.full_like(owner, UNVISITED, dtype=torch.int32)
@@ -191,7 +191,7 @@ def _unmark(tree: Tree, selection: Selection, marked: Tensor) -> None:
 
 
 def _in_slots(tree: Tree, rounds: list[Selection], leaves: int) -> Selection:
-    """Returns the simulations that count, each in its game's next slot; unused slots hold the first round's."""
+    """Returns the simulations that count, each in its game's next slot; unused slots hold those of round one."""
     games, levels = rounds[0].index, max(selection.path.shape[1] for selection in rounds)
     num_games, number = len(games), leaves * len(games)
     filler = (games * tree.num_nodes).unsqueeze(1).expand(-1, levels)
@@ -199,7 +199,7 @@ def _in_slots(tree: Tree, rounds: list[Selection], leaves: int) -> Selection:
     every = Selection.cat([replace(selection, path=path) for selection, path in zip(rounds, paths, strict=True)])
     counts = every.counts.view(-1, num_games).to(torch.int64)
     slot = ((counts.cumsum(0) - counts) * num_games + games).view(-1)
-    slot = torch.where(every.counts, slot, number)  # the last, which is cut off, is for those that do not count
+    slot = torch.where(every.counts, slot, number)  # those that do not count go to an extra entry, which is cut off
     source = games.repeat(leaves + 1).index_put((slot,), torch.arange(len(slot), device=slot.device))[:number]
     is_used = torch.arange(leaves, device=slot.device).unsqueeze(1) < counts.sum(0)
     index = torch.arange(number, device=slot.device)

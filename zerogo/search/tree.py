@@ -16,17 +16,16 @@ from zerogo.system.tensors import TensorFields
 
 @dataclass(frozen=True)
 class Tree(TensorFields):
-    """One tree a game. Node 1 is the root, and a node's index is above its parent's. Node 0 (NULL_NODE) is no node: it
-    takes the writes that must have no effect, so that no game has to be left out of an operation. Its visits and its
-    sums stay 0.
+    """One tree per game. Node 1 is the root, and a node's index is above its parent's. Node 0 (NULL_NODE) is a dummy
+    that takes writes without effect, so that no game has to be left out of an operation. Its visits and sums stay 0.
 
     words: int32 [B, M, W], the packed position. children: int32 [B, M, A], a node's index, UNVISITED (0, which is also
     NULL_NODE) or ILLEGAL (-1). prior: float32 [B, M, A]. visits: int32 [B, M], 1 for the evaluation that made the node,
-    and 1 for each later simulation through it. value_sum: float32 [B, M], the sum of their values, square_sum: float32
-    [B, M], of their squares, and value: float32 [B, M], its own evaluation, all from the view of the side to move at
-    the node. score_sum: float32 [B, M], the sum of their scores in points, from the same view; None in a search that
-    keeps no scores. terminal: bool [B, M]. parent: int32 [B, M]. action: int32 [B, M], the move that led to the node.
-    size: int64 [B], nodes in use, from the root on.
+    and 1 for each later simulation through it. value_sum, square_sum: float32 [B, M], the sums of the values of these
+    visits, and of their squares. value: float32 [B, M], the node's own evaluation. score_sum: float32 [B, M], the sum
+    of scores in points; None in a search without scores. All of these take the view of the side to move at the node.
+    terminal: bool [B, M]. parent: int32 [B, M]. action: int32 [B, M], the move that led to the node. size: int64 [B],
+    nodes in use, from the root on.
 
     A `row` (int64) names a node of a game in the flattened tensors: game * M + node."""
 
@@ -47,7 +46,7 @@ class Tree(TensorFields):
     def empty(
         num_games: int, num_nodes: int, num_actions: int, num_words: int, device: torch.device, scores: bool = False
     ) -> Tree:
-        """Returns trees without nodes, with room for `num_nodes` each, NULL_NODE included; scores: with their sums."""
+        """Returns trees without nodes, with room for `num_nodes` each, NULL_NODE included. scores: with `score_sum`."""
 
         def _nodes(dtype: torch.dtype, *shape: int) -> Tensor:
             return torch.zeros((num_games, num_nodes, *shape), dtype=dtype, device=device)
@@ -74,7 +73,7 @@ class Tree(TensorFields):
 
     @property
     def of_nodes(self) -> dict[str, Tensor]:
-        """The fields that nodes have, by name."""
+        """The fields with one entry per node, by name."""
         return {name: tensor for name, tensor in vars(self).items() if name != "size" and tensor is not None}
 
     @property
@@ -84,7 +83,7 @@ class Tree(TensorFields):
 
     @property
     def in_use(self) -> Tensor:
-        """bool [B, M]: the nodes that there are, and NULL_NODE."""
+        """bool [B, M]: the nodes that exist, and NULL_NODE."""
         return torch.arange(self.num_nodes, device=self.size.device) - ROOT < self.size.unsqueeze(1)
 
     def at(self, name: str, rows: Tensor) -> Tensor:
@@ -96,19 +95,19 @@ class Tree(TensorFields):
 class SearchState:
     """The trees of B games with what each search needs besides its tree. The tensors change in place.
 
-    states: the root states. budget, done: int64 [B], simulations that the present move gets, and has had (kept visits
-    do not count). root_prior: float32 [B, A], with noise where the search explores; the tree itself keeps the prior
-    without. forced: float32 [B], k of forced playouts, 0 where the search does not explore. gumbel: float32 [B, A], 0
-    without noise. kept_visits: float32 [B, A], visits of the root's children from before. order: int32 [B, longest];
-    entry s: the new visits a root move must have to be tried as simulation s. phase_end: int32 [B, longest]; entry s:
-    how many are done when its phase is over (Gumbel). keys: int64 [B], the present move's key for random symmetries.
-    deepest: int64 [B], no node of the tree lies deeper, the root being 0. depth_bound: the same for all trees, on the
-    host. overflowed: int64 [], kept trees dropped because their next search's nodes would not have fitted.
-    exact_leaves: int64 [2], simulations that ended in a finished position, and in a closed move, without an evaluation
-    of the network. collisions: int64 [], simulations that were dropped because they came to a node that another of
-    their step was about to make. repeated_states: the root states once for each of a step's `leaves` simulations,
-    [leaves * B]; None where they must be made anew. graph: the step as a CUDA graph (`search.graph.StepGraph`), None
-    where there is none; a copy has none, since it would hold the tree of this one."""
+    states: the root states. budget, done: int64 [B], simulations that the current move gets, and has had (kept visits
+    do not count). root_prior: float32 [B, A], with noise if the search explores; the tree keeps the prior without
+    noise. forced: float32 [B], k of forced playouts, 0 if the search does not explore. gumbel: float32 [B, A], 0
+    without noise. kept_visits: float32 [B, A], visits of the root's children before this search. order: int32 [B,
+    longest]; entry s: how many new visits a root move must have to be tried in simulation s. phase_end: int32 [B,
+    longest]; entry s: how many simulations are done at the end of its phase (Gumbel). keys: int64 [B], the current
+    move's key for random symmetries. deepest: int64 [B], a bound of the depth of the tree's nodes, the root being 0.
+    depth_bound: the same for all trees, on the host. overflowed: int64 [], kept trees dropped because the nodes of
+    their next search would not have fitted. exact_leaves: int64 [2], simulations that ended in a finished position, and
+    in a closed move, without the network. collisions: int64 [], simulations dropped because they reached a node that
+    another one of their step was about to make. repeated_states: the root states once for each of a step's `leaves`
+    simulations, [leaves * B]; None if they must be made anew. graph: the step as a CUDA graph
+    (`search.graph.StepGraph`) or None; a copy has none, since it would hold the original's tree."""
 
     states: Any
     tree: Tree
@@ -131,7 +130,7 @@ class SearchState:
 
     @staticmethod
     def of(states: Any, tree: Tree, num_actions: int, longest: int) -> SearchState:
-        """Returns a search state of empty trees: longest is the largest budget that a move may get."""
+        """Returns a search state of empty trees. longest: the largest budget that a move may get."""
         num_games = tree.size.shape[0]
 
         def _zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
@@ -165,19 +164,19 @@ class SearchState:
 
     @property
     def unspent(self) -> Tensor:
-        """bool [B]: the games whose present search goes on."""
+        """bool [B]: the games whose current search is not done."""
         return self.done < self.budget
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """What a choice among the moves of K nodes needs; float32 unless said otherwise.
+    """The numbers by which a move is chosen at K nodes; float32 unless said otherwise.
 
-    prior: [K, A]. visits: [K, A] of the children, 0 where unvisited. value: [K, A], the children's mean value from the
-    node's view, 0 where unvisited. squares: [K, A], the sums of their squared values. is_open: bool [K, A], may be
-    chosen. total: [K], the node's visits. mean: [K], its mean value. total_squares: [K], the sum of its squared
+    prior: [K, A]. visits: [K, A], of the children, 0 where unvisited. value: [K, A], the children's mean value from the
+    node's view, 0 where unvisited. squares: [K, A], the sums of their squared values. is_open: bool [K, A], which moves
+    may be chosen. total: [K], the node's visits. mean: [K], its mean value. total_squares: [K], the sum of its squared
     values. node_value: [K], its own evaluation. under_way: [K, A], simulations of this step through the children that
-    have no value yet; None is none."""
+    have no value yet; None for none."""
 
     prior: Tensor
     visits: Tensor
@@ -194,13 +193,13 @@ class Nodes:
 def nodes_at(
     tree: Tree, rows: Tensor, first: Tensor, prior: Tensor | None = None, under_way: Tensor | None = None
 ) -> tuple[Nodes, Tensor]:
-    """Returns what the choice at some nodes needs, and their children: Nodes, int32 [K, A].
+    """Returns the numbers of some nodes, and their children: Nodes, int32 [K, A].
 
-    rows: int64 [K]. first: int64 [K], the first rows of their games. prior: float32 [K, A], stands in for the nodes'
-    own. under_way: int32 [B, M], simulations through each node that have no value yet."""
+    rows: int64 [K]. first: int64 [K], the first rows of their games. prior: float32 [K, A], in place of the nodes' own.
+    under_way: int32 [B, M], simulations through each node that have no value yet."""
     children = tree.at("children", rows)
     child = (children.clamp(min=NULL_NODE) + first.unsqueeze(1)).view(-1)
-    # NULL_NODE has no visits and no sums, so nothing needs to be masked.
+    # NULL_NODE has no visits and no sums, so no mask is needed.
     visits = tree.at("visits", child).view_as(children).to(torch.float32)
     value = tree.at("value_sum", child).view_as(children) / -visits.clamp(min=1.0)
     squares = tree.at("square_sum", child).view_as(children)
@@ -225,12 +224,12 @@ def mean_scores(tree: Tree, rows: Tensor, first: Tensor) -> tuple[Tensor, Tensor
 def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor, score: Tensor | None = None) -> None:
     """Adds one visit, the value, its square and, where the tree keeps scores, the score to every node of the paths.
 
-    It is the only place where a simulation's value changes its sign on the way up (kernels do the same in
-    `expand_and_backup`); `nodes_at` turns a child's mean to its parent's view when a choice reads it.
+    This is the only place where a simulation's value changes its sign on the way up (kernels do so in
+    `expand_and_backup`). `nodes_at` turns a child's mean to its parent's view for the choice.
 
-    path: int64 [K, D], rows from the root on, of NULL_NODE behind the end. depth: int64 [K], index of the last node.
-    value, score: float32 [K], the result of the simulation for the side to move at the last node; each step up it is
-    the opponent's."""
+    path: int64 [K, D], rows from the root on, then rows of NULL_NODE. depth: int64 [K], index of the last node. value,
+    score: float32 [K], the result of the simulation for the side to move at the last node; the sign changes at each
+    step up."""
     step = depth.unsqueeze(1) - torch.arange(path.shape[1], device=path.device)
     value, index = value.unsqueeze(1), path.reshape(-1)
     signed = torch.where((step & 1) == 0, value, -value)
@@ -246,7 +245,7 @@ def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor, score: Tensor
 
 
 def reset_(tree: Tree, game_index: Tensor, deepest: Tensor | None = None, stays: Tensor | None = None) -> None:
-    """Empties the trees of some games, int64 [K], but for those that stay, bool [K]. deepest: int64 [B], set to 0."""
+    """Empties the trees of some games, int64 [K], except those that stay, bool [K]. deepest: int64 [B], set to 0."""
     for values in (tree.size, tree.visits, tree.value_sum, tree.square_sum, tree.score_sum, tree.terminal, deepest):
         if values is None:
             continue
@@ -259,11 +258,11 @@ def reset_(tree: Tree, game_index: Tensor, deepest: Tensor | None = None, stays:
 
 
 def keep_subtree_(tree: Tree, game_index: Tensor, actions: Tensor, deepest: Tensor | None = None) -> None:
-    """Makes the child by each action the root of its tree, with all below it: game_index, actions int64 [K].
+    """Makes the child by each action the root of its tree, and keeps its subtree: game_index, actions int64 [K].
 
-    Where there was no such node, or the game was over there, the tree is empty afterwards; off the CPU it stays as it
-    is with an action below 0. Nodes keep their order, so a node's index stays above its parent's. deepest: int64 [B],
-    a bound of the nodes' depth, which falls by one; None where there is none."""
+    If there is no such node, or the game is over there, the tree is empty afterwards. Off the CPU, an action below 0
+    leaves the tree unchanged. Nodes keep their order, so a node's index stays above its parent's. deepest: int64 [B], a
+    bound of the nodes' depth, which falls by one."""
     if (fast := kernels.module_for("tree", game_index.device)) is not None:
         fast.keep_subtree_(tree, game_index, actions, deepest)
         return
@@ -288,15 +287,15 @@ def _is_below(parent: Tensor, new_root: Tensor) -> Tensor:
     num_nodes = parent.shape[1]
     node = torch.arange(num_nodes, device=parent.device).expand_as(parent)
     ancestor = torch.where(node == new_root.unsqueeze(1), node, parent.to(torch.int64))
-    ancestor[:, NULL_NODE] = NULL_NODE  # what was written there has no meaning
+    ancestor[:, NULL_NODE] = NULL_NODE  # which holds writes without effect
     for _ in range(max(1, math.ceil(math.log2(num_nodes)))):
         ancestor = ancestor.gather(1, ancestor)
     return ancestor == new_root.unsqueeze(1)
 
 
 def _move_nodes(tree: Tree, game_index: Tensor, place: Tensor) -> None:
-    """Empties the trees of some games but for the nodes with a place: int64 [K, M], their new index, NULL_NODE for the
-    others. The host reads how many those are: it is between moves, and most of a tree is dropped."""
+    """Moves the nodes of some games to their place, int64 [K, M], and drops the nodes whose place is NULL_NODE. The
+    host reads how many are kept, which is allowed between moves, since most of a tree is dropped."""
     game, node = (place != NULL_NODE).nonzero().unbind(1)
     first, base = game_index[game] * tree.num_nodes, game * tree.num_nodes
     rows, targets, places = first + node, first + place[game, node], place.view(-1)
