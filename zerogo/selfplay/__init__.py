@@ -1,4 +1,4 @@
-"""Self-play: B games that share each step of the search, recorded as samples to learn from."""
+"""Self-play: B games that share each step of the search, recorded as training samples."""
 
 from zerogo.selfplay.loop import SelfPlay
 from zerogo.selfplay.opening import random_games

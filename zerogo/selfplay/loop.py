@@ -1,5 +1,5 @@
-"""The games: search, move, record, replace. Games share each step of the search; one whose budget is spent moves at
-once on a CPU, within `check_every` simulations elsewhere."""
+"""The games: search, move, record, replace. All games share each step of the search. A game whose budget is spent moves
+at once on a CPU, and within `check_every` simulations elsewhere."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from zerogo.selfplay.record import EndReason, FinishedGame, Recorder, SelfPlayRe
 from zerogo.selfplay.resignation import FALSE_POSITIVE, Resignation
 from zerogo.system.tensors import TensorFields, restored, sent, state_of
 
-# What a state holds of self-play, and of its searches beside their trees.
+# What a state holds of self-play, and of its searches besides their trees.
 IN_FLIGHT = "states drawn plan is_first network_steps next_game budgets fewest_left steps_left".split()
 NOT_KEPT = ("states", "tree", "repeated_states", "graph")
-# PUCT's temperature of the played move at ply 0 and late in the game; half-way after as many plies as rows (KataGo).
+# PUCT's temperature of the played move at ply 0 and late in a game; half-way after as many plies as rows (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
-SETTLED_END_SHARE = 0.9  # share of games that end as soon as every point is pass-alive; the others teach to pass
+SETTLED_END_SHARE = 0.9  # share of games that end once every point is pass-alive; the others teach when to pass
 OF_SEARCHES = tuple(field.name for field in dataclasses.fields(SearchState) if field.name not in NOT_KEPT)
 
 
 @dataclass(frozen=True)
 class GameRandomness(TensorFields):
-    """What each of B games draws once, by its number. number: int64 [B]. opening: int32 [B], plies drawn from the prior
-    at the start, so that games differ. bool [B] each: ends_settled, it ends once every point is pass-alive; may_resign;
-    is_kept, as SGF."""
+    """What each of B games draws once, by its number. number: int64 [B]. opening: int32 [B], opening plies drawn from
+    the prior, so that games differ. bool [B] each: ends_settled, the game ends once every point is pass-alive;
+    may_resign; is_kept, written as SGF."""
 
     number: Tensor
     opening: Tensor
@@ -53,8 +53,8 @@ class GameRandomness(TensorFields):
 
 @dataclass(frozen=True)
 class Plan(TensorFields):
-    """What the present searches of B games are for. is_full: bool [B], position and policy are learned. budget: int64
-    [B]."""
+    """What the current searches of B games are for. is_full: bool [B], position and policy are learned. budget: int64
+    [B], simulations."""
 
     is_full: Tensor
     budget: Tensor
@@ -62,12 +62,12 @@ class Plan(TensorFields):
 
 @dataclass(frozen=True)
 class Readback(TensorFields):
-    """What the host reads after the moves of K games; the values of a game whose search is not over do not count.
+    """What the host reads after the moves of K games; ignored for a game whose search is not over.
 
-    done, budget: int64 [K], simulations of the present search; next_budget: of the next. num_kept: int64 [K], nodes
-    that the tree keeps. ply: int32 [K], passes: int8 [K], finished: bool [K], of the game after the move. settled:
-    bool [K], every point is pass-alive; ends_settled: bool [K], that ends this game. kl, entropy: float32 [K], see
-    `diagnostics`. resigns: bool [K], None where no game may be resigned."""
+    done, budget: int64 [K], simulations of the current search. next_budget: int64 [K], of the next. num_kept: int64
+    [K], nodes that the tree keeps. ply: int32 [K], passes: int8 [K], finished: bool [K], of the game after the move.
+    settled: bool [K], every point is pass-alive. ends_settled: bool [K], that ends this game. kl, entropy: float32 [K],
+    see `diagnostics`. resigns: bool [K], None if no game may be resigned."""
 
     done: Tensor
     budget: Tensor
@@ -84,11 +84,11 @@ class Readback(TensorFields):
 
     @property
     def has_moved(self) -> Tensor:
-        """bool [K]: the search is over, so that the move counts."""
+        """bool [K]: the search is over, so the move counts."""
         return self.done >= self.budget
 
     def end_reasons(self) -> Tensor:
-        """Returns how games have ended (`EndReason`), -1 where they are running: int64 [K]."""
+        """Returns how games have ended (`EndReason`), -1 for running games: int64 [K]."""
         ends = torch.where(self.settled & self.ends_settled, int(EndReason.ALL_PASS_ALIVE), -1)
         by_itself = torch.where(self.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
         ends = torch.where(self.finished, by_itself, ends)
@@ -100,10 +100,10 @@ class Readback(TensorFields):
 class SelfPlay:
     """B games played by one network against itself.
 
-    game, search, settings: the config's sections game, search and selfplay. seed and the number of a game decide every
-    draw of that game, the size of its board among them; N is the side of the largest board. first_game: the number of
-    the first game; every number is used once. progress: see `set_progress`. stride: from one number to the next; other
-    ranks play those between. game_index is int64 [K] everywhere: which of the B games are meant, ascending."""
+    game, search, settings: the config's sections game, search and selfplay. The seed and the number of a game decide
+    every random draw of that game, the size of its board included; N is the side of the largest board. first_game: the
+    number of the first game; every number is used once. progress: see `set_progress`. stride: the difference between
+    numbers; other ranks play those between. game_index, everywhere: int64 [K], ascending, some of the B games."""
 
     def __init__(
         self,
@@ -128,8 +128,8 @@ class SelfPlay:
         self.all_games = torch.arange(self.num_games, device=device)
         self.ended: list[tuple[Callable[[], list[Tensor]], Tensor]] = []  # see `_replace`
         self.games_ahead: tuple[board.State, GameRandomness] | None = None
-        self.max_ended = 0  # games, at one move
-        self.is_first = torch.ones(self.num_games, dtype=torch.bool)  # whether no game has ended in this place yet
+        self.max_ended = 0  # games that ended at one move
+        self.is_first = torch.ones(self.num_games, dtype=torch.bool)  # whether no game has ended in this slot yet
         states, drawn = self._next_games(self.num_games)
         self.states, self.drawn = states.to(device), drawn.to(device)
         self.recorder = Recorder.empty(self.num_games, self.max_plies, game.largest_size, device)
@@ -139,14 +139,14 @@ class SelfPlay:
         self._begin_searches(self.all_games)
 
     def set_network(self, evaluator: Evaluator, network_step: int) -> None:
-        """Plays on with another network, in running games too; it has learned for `network_step` steps."""
+        """Continues all games with another network, which was trained for `network_step` steps."""
         self.search.evaluator = evaluator.with_symmetries(self.search.settings.symmetry_leaf)
         self.search.root_evaluator = evaluator.with_symmetries(self.search.settings.symmetry_root)
         self.network_steps = torch.full((self.settings.slots,), network_step, device=self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the complete state of the running games: of trees and records only the used parts; trees are on the
-        host, as a GPU may have no room for a second copy."""
+        """Returns the complete state of the running games, with the used parts of trees and records. Trees are copied
+        to the host, as a GPU may have no room for a second copy."""
         search, tree, tables = self.search_state, self.search_state.tree, self.recorder.tables
         state = {name: state_of(getattr(self, name)) for name in IN_FLIGHT}
         state |= {"search": {name: getattr(search, name) for name in OF_SEARCHES}, "tree_size": tree.size}
@@ -155,13 +155,13 @@ class SelfPlay:
         return state | {"resignation": self.resignation.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the games of a state, which are as many and have the same settings as these."""
+        """Restores the games of a state with the same number of games and the same settings."""
         search, tree, tables = self.search_state, self.search_state.tree, self.recorder.tables
         has_links = self.states.links.shape[1] > 0  # a GPU's games have none
         for one, names, kept in ((self, IN_FLIGHT, state), (search, OF_SEARCHES, state["search"])):
             for name in names:
                 setattr(one, name, restored(getattr(one, name), kept[name]))
-        if (self.states.links.shape[1] > 0) != has_links:  # from another kind of device; kernels would read beyond them
+        if (self.states.links.shape[1] > 0) != has_links:  # from another device type; kernels would read out of bounds
             self.states = dataclasses.replace(self.states, links=links_of(self.states.seen, self.states.seen.shape[1]))
         search.states, search.repeated_states = self.states, None
         tree.size.copy_(state["tree_size"])
@@ -177,10 +177,10 @@ class SelfPlay:
         return torch.arange(self.max_plies, device=self.device) < self.states.ply.unsqueeze(1)
 
     def set_progress(self, progress: float) -> None:
-        """Sets how much of the run is over, 0 to 1, which decides the schedule's number of simulations: from the next
-        searches on, in running games too."""
+        """Sets how much of the run is over, 0 to 1, by which the schedule decides the number of simulations of the next
+        searches."""
         full = self.settings.full_at(progress)
-        # A cheap search is drawn only where not all are full.
+        # Cheap searches are drawn only if not all are full.
         self.budgets = full, (self.settings.cheap_simulations if self.settings.full_share < 1 else full)
 
     def play(
@@ -192,12 +192,12 @@ class SelfPlay:
         collected: SelfPlayResult | None = None,
         pause: Callable[[], bool] = lambda: False,
     ) -> SelfPlayResult:
-        """Plays until that many more games are finished, or until `time.monotonic()` reaches a time, and returns their
-        results. show: called with the results so far, whenever moves were played.
+        """Plays until `num_games` more games are finished, or until `time.monotonic()` reaches `until`, and returns
+        their results. show: called with the results so far, whenever moves were played.
 
-        every_place: also until the first game of each of the B places is finished. Otherwise the first finished games
-        would be biased towards short ones. pause: called after each step of the search; once it returns True, the
-        result is incomplete (`is_whole` is False): pass it as `collected` to continue."""
+        every_place: also play until the first game of each of the B slots is finished; otherwise the first finished
+        games would be biased towards short ones. pause: called before each step of the search; once it returns True,
+        the incomplete result is returned (`is_whole` is False): pass it as `collected` to continue."""
         collected, start = collected or SelfPlayResult(), time.monotonic()
         collected.is_whole = False
         overflowed, done = self.search_state.overflowed.clone(), int(self.search_state.done.sum())
@@ -209,7 +209,7 @@ class SelfPlay:
             if not self._simulate(pause):
                 break
             self._collect_ended(collected)
-            # Between simulations a CPU may look who has spent a budget; elsewhere that comes with what the moves do.
+            # A CPU reads between simulations which budgets are spent; other devices report that after the moves.
             looks = host_read_is_free(self.search_state.budget)
             moving = (~self.search_state.unspent).nonzero().squeeze(1) if looks else self.all_games
             if len(moving):
@@ -229,8 +229,8 @@ class SelfPlay:
         return collected
 
     def _simulate(self, pause: Callable[[], bool]) -> bool:
-        """Runs steps until a game may have spent its budget; where reading what is left would wait, at least
-        `check_every` simulations. Returns False where it was to pause before."""
+        """Runs steps until a game may have spent its budget, and at least `check_every` simulations if reading budgets
+        would wait for the device. Returns False if `pause` interrupted it."""
         if self.steps_left == 0:
             if host_read_is_free(self.search_state.budget):
                 number = int((self.search_state.budget - self.search_state.done).min())
@@ -245,11 +245,11 @@ class SelfPlay:
         return True
 
     def _move(self, game_index: Tensor, collected: SelfPlayResult) -> None:
-        """Plays the moves of those of these games whose budget is spent (on a CPU they all are), replaces those that
-        are over, and starts the next searches.
+        """Plays a move in the games whose budget is spent (on a CPU all the given ones), replaces finished games, and
+        starts the next searches.
 
-        The host reads the results in one copy. Games that do not move yet are computed too, but masked; their draws
-        are keyed by ply, so repeating them later gives the same values."""
+        The host reads the results in one copy. Games that do not move yet are computed too, but masked. Their draws are
+        keyed by ply, so repeating them later gives the same values."""
         search_state, is_whole = self.search_state, len(game_index) == self.num_games
         before = self.states if is_whole else self.states.select(game_index)
         stays = None if host_read_is_free(game_index) else search_state.unspent
@@ -272,7 +272,7 @@ class SelfPlay:
         if stays is None:
             self._begin_searches(game_index)
         elif len(moved):
-            # A kept tree that leaves too little room for the next search is dropped.
+            # A kept tree without room for the next search is dropped.
             is_full = readback.num_kept + readback.next_budget >= search_state.tree.num_nodes
             is_new_root = (ends >= 0) | (readback.num_kept == 0) | is_full
             self._begin_searches(self._on_device(moved), is_new_root[moved].nonzero().squeeze(1))
@@ -280,7 +280,7 @@ class SelfPlay:
     def _read_back(
         self, game_index: Tensor, after: board.State, result: SearchResult, resigns: Tensor | None
     ) -> Readback:
-        """Returns on the host what moves led to; the one place of a move where it waits."""
+        """Returns the results of moves on the host, which waits for the device only here."""
         search_state = self.search_state
         of_games = {"done": search_state.done, "budget": search_state.budget, "next_budget": self.plan.budget}
         of_games |= {"num_kept": search_state.tree.size, "ends_settled": self.drawn.ends_settled}
@@ -290,7 +290,7 @@ class SelfPlay:
         return on_device.with_tensors(copies.to_host(on_device.tensors()))
 
     def _count_moves(self, readback: Readback, is_over: Tensor, collected: SelfPlayResult) -> None:
-        """Counts the moves that were played, and the fewest simulations that any game needs now."""
+        """Counts the moves that were played, and the fewest simulations that any game still needs."""
         moved = readback.has_moved.nonzero().squeeze(1)
         collected.simulations += int(readback.done[moved].sum())
         collected.prior_kl += float(readback.kl[moved].sum())
@@ -300,7 +300,7 @@ class SelfPlay:
         self.fewest_left = min(int(left.min()), *self.budgets) if is_over.any() else int(left.min())
 
     def _on_device(self, games: Tensor) -> Tensor:
-        """Returns games that the host has named (int64 [K], ascending) on the device."""
+        """Returns game indices of the host (int64 [K], ascending) on the device."""
         return self.all_games if len(games) == self.num_games else sent(games, self.device)
 
     def _record(self, game_index: Tensor, before: board.State, actions: Tensor, result: SearchResult) -> None:
@@ -310,8 +310,8 @@ class SelfPlay:
         self.recorder.write(game_index, before, **played)
 
     def _choose(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:
-        """Returns the moves to play: int64 [K]. In the opening drawn from the prior; then Gumbel's own choice, or
-        under PUCT drawn from the visits."""
+        """Returns the moves to play: int64 [K]. They are drawn from the prior in the opening; later they are Gumbel's
+        own choice, or with PUCT drawn from the visits."""
         settings, is_gumbel = self.settings, self.search.settings.algorithm == "gumbel"
         if is_gumbel and not settings.opening_plies:
             return result.action
@@ -330,10 +330,10 @@ class SelfPlay:
         return chosen
 
     def _draw_plan(self, game_index: Tensor) -> None:
-        """Draws how the next searches of games are, each full or cheap (playout-cap randomisation)."""
+        """Draws whether the next search of each game is full or cheap (playout-cap randomisation)."""
         ply, number = select_games(self.states.ply, game_index), select_games(self.drawn.number, game_index)
-        # What is drawn from the prior becomes no sample. It is searched all the same: games that moved at once would be
-        # out of step with the others, and a move by a few costs as much host time as one by all.
+        # Opening plies become no samples, but are searched all the same: games that moved at once would be out of step
+        # with the others, and a move in a few games costs as much host time as a move in all.
         is_full = ply >= select_games(self.drawn.opening, game_index)
         budget = torch.full_like(number, self.budgets[0])
         if self.settings.full_share < 1:
@@ -348,14 +348,14 @@ class SelfPlay:
 
     def _begin_searches(self, game_index: Tensor, new_roots: Tensor | None = None) -> None:
         """Starts the next searches, as planned. new_roots: see `search.Search.begin`."""
-        # Gumbel's noise is what varies its moves, so cheap searches keep it; under PUCT the temperature does that.
+        # Gumbel's noise varies its moves, so cheap searches have it, too; with PUCT the temperature varies them.
         explore = self.search.settings.algorithm == "gumbel" or select_games(self.plan.is_full, game_index)
         options = {"game_ids": select_games(self.drawn.number, game_index), "explore": explore, "new_roots": new_roots}
         budgets = select_games(self.plan.budget, game_index)
         self.search.begin(self.search_state, game_index, budgets, self.seed, **options)
 
     def _next_games(self, number: int) -> tuple[board.State, GameRandomness]:
-        """Returns the next games and what is drawn for them, from those that were drawn ahead if they are enough."""
+        """Returns the next games and their random draws, from those drawn ahead if there are enough."""
         games, self.max_ended = self.games_ahead, max(self.max_ended, number)
         if games is None or len(games[1].number) < number or int(games[1].number[0]) != self.next_game:
             games = self._draw_games(number)
@@ -365,8 +365,7 @@ class SelfPlay:
         return tuple(part.select(first) for part in games) if len(rest) else games
 
     def _draw_games(self, number: int) -> tuple[board.State, GameRandomness]:
-        """Returns fresh games with the next numbers, each with its own rules, and what is drawn for them, on the
-        host."""
+        """Returns fresh games with the next numbers, each with its own rules, and their random draws, on the host."""
         host, settings = torch.device("cpu"), self.settings
         numbers = self.next_game + self.stride * torch.arange(number)
         states = begin(self.game, numbers, self.seed, host)
@@ -374,7 +373,7 @@ class SelfPlay:
         def _drawn(purpose: Purpose) -> Tensor:
             return rng.uniform(rng.key(self.seed, numbers, purpose), 1).squeeze(1)
 
-        # The plies drawn from the prior have an exponential distribution (KataGo), in proportion to the points.
+        # The number of opening plies is exponentially distributed (KataGo), with a mean in proportion to the points.
         mean = settings.opening_plies * states.rules.size.to(torch.float32) ** 2
         return states, GameRandomness(
             number=numbers,
@@ -385,13 +384,13 @@ class SelfPlay:
         )
 
     def _resigns(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:
-        """Returns whether the side to move gives up: bool [K]."""
+        """Returns whether the side to move resigns: bool [K]."""
         is_late, is_low = states.ply >= self.settings.resign_min_ply, result.value < self.resignation.threshold
         return select_games(self.drawn.may_resign, game_index) & is_late & is_low
 
     def _replace(self, games: Tensor, ends: Tensor, ply_bound: int) -> None:
-        """Sends games that are over to the host, for `_collect_ended`, and puts new ones into their places: int64 [K]
-        on the host, as ends is. ply_bound: of the games that go on."""
+        """Sends finished games to the host, for `_collect_ended`, and puts new ones into their slots. games, ends:
+        int64 [K] on the host. ply_bound: the largest ply of the running games."""
         self.is_first.index_fill_(0, games, False)
         index = self._on_device(games)
         tensors = [*self._without_history.tensors(), *self.recorder.tables.values(), *self.drawn.tensors()]
@@ -404,12 +403,12 @@ class SelfPlay:
 
     @property
     def _without_history(self) -> board.State:
-        """The games without what only one that goes on needs."""
+        """The games without the history that only running games need."""
         unused = {name: getattr(self.states, name)[:, :0] for name in ("seen", "links", "lost", "recent", "moves")}
         return dataclasses.replace(self.states, **unused)
 
     def _collect_ended(self, collected: SelfPlayResult) -> None:
-        """Takes in the games that `_replace` sent, and on a GPU, which has steps to make meanwhile, draws the next."""
+        """Collects the games that `_replace` sent. For a GPU, which works meanwhile, it also draws the next games."""
         for fetch, ends in self.ended:
             tensors = iter(fetch())
             states = self._without_history.with_tensors(tensors)
@@ -426,7 +425,7 @@ class SelfPlay:
         """Adds the samples and the records of finished games, all on the host. ends: int64 [K]."""
         settled = ends == int(EndReason.ALL_PASS_ALIVE)
         score, ownership = scoring.result_black(states, settled if settled.any() else None)
-        # The resigning side's last move is played all the same, so the side to move now is the winner.
+        # The resigning side's last move was played, so the side to move now is the winner.
         winner = torch.where(states.to_play == board.BLACK, 1.0, -1.0)
         is_resigned = ends == int(EndReason.RESIGNED)
         result, length = torch.where(is_resigned, winner, score), states.ply.to(torch.int64)
@@ -446,7 +445,7 @@ class SelfPlay:
 
 
 def _played(before: board.State, actions: Tensor, stays: Tensor | None) -> board.State:
-    """Returns games, none of which is over, after the actions but for those that stay: bool [K], None is none."""
+    """Returns running games after the actions, except games that stay: bool [K], None for none."""
     if stays is None:
         return board.step_(before, actions)
     after = board.step_(dataclasses.replace(before, finished=stays), actions)
@@ -454,7 +453,7 @@ def _played(before: board.State, actions: Tensor, stays: Tensor | None) -> board
 
 
 def diagnostics(result: SearchResult) -> dict[str, Tensor]:
-    """Returns KL(search policy, prior) and the prior's entropy of each search [nats]: float32 [K] each."""
+    """Returns KL(search policy, prior) and the prior's entropy of each search, in nats: float32 [K] each."""
     log_prior, log_policy = (torch.log(share.clamp(min=1e-20)) for share in (result.prior, result.policy))
     kl = (result.policy * (log_policy - log_prior)).sum(1)
     return {"kl": kl, "entropy": -(result.prior * log_prior).sum(1)}

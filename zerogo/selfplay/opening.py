@@ -1,4 +1,4 @@
-"""How the games of a run begin: the rules and the board of each, and random games before the network plays."""
+"""How a run's games begin: the rules and the board of each, and random games before the network plays."""
 
 import time
 from bisect import bisect
@@ -22,14 +22,13 @@ RANDOM_GAMES_TOGETHER = 1024
 
 
 def begin(game: GameConfig, numbers: Tensor, seed: int, device: torch.device) -> board.State:
-    """Returns the games of these numbers (int64 [K], on the host) before their first moves; N is the side of the
-    largest board."""
+    """Returns new games by their numbers (int64 [K], on the host); N is the side of the largest board."""
     rules = drawn_rules(game, numbers, seed)
     return board.new_games(len(numbers), rules, device, [game.plies(one.size) for one in rules], game.largest_size)
 
 
 def drawn_rules(game: GameConfig, numbers: Tensor, seed: int) -> list[Rules]:
-    """Returns the rules of games by their numbers (int64 [K], on the host), drawn where the settings have shares."""
+    """Returns the rules of games by their numbers (int64 [K], on the host), drawn by the shares in the settings."""
     shares = {
         Purpose.SIZE: [(size, share) for size, share, _ in game.sizes] or [(game.size, 1.0)],
         Purpose.SUPERKO: list(game.superko_shares.items()) or [(game.superko, 1.0)],
@@ -53,11 +52,10 @@ def _chosen(options: Sequence[tuple[Any, float]], numbers: Tensor, seed: int, pu
 
 
 def random_games(game: GameConfig, num_games: int, seed: int, first_game: int, device: torch.device) -> SelfPlayResult:
-    """Returns games of the random player, numbered from `first_game`; their samples' policy weighs nothing.
+    """Returns games of the random player, numbered from `first_game`; their samples have policy weight 0.
 
-    A fresh network passes as readily as it plays, so its first games would be two plies long. Games of the random
-    player, which spares its eyes, end with boards that are full of living strings: value and ownership are learned from
-    them, the policy is not."""
+    A fresh network passes as readily as it plays, so its first games would be two plies long. The random player spares
+    its eyes, so its games end with boards full of living strings, which teach value and ownership."""
     collected, start = SelfPlayResult(), time.monotonic()
     for number in range(first_game, first_game + num_games, RANDOM_GAMES_TOGETHER):
         numbers = torch.arange(number, min(number + RANDOM_GAMES_TOGETHER, first_game + num_games))
@@ -84,7 +82,7 @@ def _play_random(game: GameConfig, numbers: Tensor, seed: int, device: torch.dev
     score, ownership = scoring.result_black(states)
     length = states.ply.to(torch.int64)
     samples = recorder.samples(length, score, ownership, is_resigned=torch.zeros_like(states.finished))
-    # Nobody searched: the policies weigh nothing, and the best guess of root values to come is the result.
+    # There was no search, so policies have weight 0, and the result stands for the root values.
     unsearched = {"policy_weight": torch.zeros_like(samples.policy_weight)}
     samples = replace(samples, **unsearched, short_values=samples.value.unsqueeze(1).expand(-1, 3))
     collected.samples.append(samples.packed())

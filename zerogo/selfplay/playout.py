@@ -1,4 +1,4 @@
-"""Random moves: the player that makes them, and positions evaluated by random games (playouts), with no network."""
+"""Random moves: the random player, and an evaluator by random games (playouts), without a network."""
 
 import re
 from dataclasses import fields, replace
@@ -16,20 +16,20 @@ from zerogo.evaluator import Evaluation
 from zerogo.search.game import utility
 from zerogo.system.tensors import sent
 
-LONGEST = 2  # a playout ends after so many plies per point; nearly all end by passes before, as eyes are spared
-MOST_PLAYOUTS = 100_000  # of a move, as many as `evaluation.simulations` may be
+LONGEST = 2  # plies per point after which a playout ends; nearly all end earlier, by passes, as eyes are spared
+MOST_PLAYOUTS = 100_000  # per move, the maximum of `evaluation.simulations`
 FIRST_WEIGHT, FIRST_TEMPERATURE = 4.0, 0.15  # of all-moves-as-first, see `_first_moves`
 _DRAW = 2  # seed of the playouts' draws
 
 
 def sparing_rows(position: Position, on_board: Tensor, legal: Tensor) -> Tensor:
-    """Returns the legal points that fill no eye of the side to move: legal int32 [B, N] -> int32 [B, N]."""
+    """Returns the legal points that are no eye of the side to move: legal int32 [B, N] -> int32 [B, N]."""
     own_stones, _ = own_and_opponent(position)
     return legal & ~flood.eyes(own_stones, on_board)
 
 
 def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
-    """Returns a point drawn from each of `rows` (int32 [B, N]), P from none, by uniform float32 [B]: int64 [B]."""
+    """Returns a point drawn from each row of points (int32 [B, N]), P if empty, by uniform float32 [B]: int64 [B]."""
     points = flood.unpack_rows(rows).flatten(1)
     until = points.cumsum(1, dtype=torch.int32)
     # The rank is below the total, since uniform is below 1 by more than the rounding.
@@ -38,7 +38,7 @@ def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
 
 
 class RandomPlayer:
-    """Moves evenly at random among the legal points that are not its own eyes, and passes when there is none."""
+    """Plays uniformly at random among the legal points that are not its own eyes; passes if there is none."""
 
     name = "random"
 
@@ -62,8 +62,8 @@ class PlayoutEvaluator:
     all-moves-as-first (Gelly and Silver 2007): a move is the likelier, the better those games went in which the side to
     move was the first to play there.
 
-    Only moves that are legal and fill no own eye have prior, and the pass. A playout is a function of the key that the
-    search gives, or else of the position, so a game comes out alike alone and among many."""
+    Only the pass and legal moves that fill no own eye have prior. A playout is a function of the search's key, or else
+    of the position, so a game has the same playouts alone and among many."""
 
     def __init__(self, num_playouts: int = 1) -> None:
         kernels.try_first("playouts")
@@ -86,33 +86,33 @@ class PlayoutEvaluator:
         return Evaluation(prior, results.mean(1), owned.mean(1), scores.mean(1))
 
     def scores(self, owned: Tensor, state: board.State) -> Tensor:
-        """Returns how many points each playout is won by for the side to move: float32 [B, K], of whose each point is
-        at the end, float32 [B, K, N, N]."""
+        """Returns the side to move's lead in points after each playout: float32 [B, K]. owned: float32 [B, K, N, N], 1
+        for its points at the end, -1 for the opponent's."""
         komi = torch.where(state.to_play == board.BLACK, state.rules.komi, -state.rules.komi)
         return owned.sum((2, 3)) - komi.unsqueeze(1)
 
 
 def _first_moves(first: Tensor, results: Tensor, scores: Tensor, size: Tensor) -> Tensor:
-    """Returns the weight of each action by all-moves-as-first: float32 [B, A], 1 for the pass and
-    for points that the side to move was the first to take in no playout.
+    """Returns the weight of each action by all-moves-as-first: float32 [B, A]. It is 1 for the pass, and for points
+    that the side to move was the first to take in no playout.
 
     first: bool [B, K, P], the points where the side to move was first. results, scores: float32 [B, K], of the K
-    playouts. Each is worth half its result and half its points; a move's mean is drawn
-    towards the mean of all playouts, as if FIRST_WEIGHT playouts more had ended like that."""
+    playouts. A playout is worth half its result and half its points. A move's mean is drawn towards the mean of all
+    playouts, as if FIRST_WEIGHT more playouts had ended with that mean."""
     points = (size.to(torch.float32) ** 2).unsqueeze(1)
-    worth = torch.round(256 * utility(results, scores, points, 0.5)) / 256  # sums are exact, whatever their order
+    worth = torch.round(256 * utility(results, scores, points, 0.5)) / 256  # so that sums are exact in any order
     number, total = first.sum(1), (first * worth.unsqueeze(2)).sum(1)
     gain = (total - number * worth.mean(1, keepdim=True)) / (number + FIRST_WEIGHT)
     return torch.nn.functional.pad(torch.exp(gain / FIRST_TEMPERATURE), (0, 1), value=1.0)
 
 
 def _played(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Plays random games from each position, by keys int64 [B, K], and returns the owners of the points at their ends
-    (by area, also under territory rules, where the difference is small): float32 [B, K, N, N], 1 Black's and -1
-    White's; and where the side to move was the first to play: bool [B, K, N, N].
+    """Plays random games from each position, by keys int64 [B, K]. Returns the owners of the points at their ends,
+    float32 [B, K, N, N], 1 Black's and -1 White's (by area, even under territory rules, where the difference is small);
+    and where the side to move was the first to play, bool [B, K, N, N].
 
-    Both sides draw evenly among the points that are no own eye and no suicide (also where the rules allow it), by the
-    simple ko rule alone, and pass when there is none. A device without a kernel for it leaves it to the host."""
+    Both sides draw uniformly among the points that are no own eye and no suicide (even if the rules allow it), under
+    simple ko alone, and pass if there is none. Without a kernel for the device, the host plays."""
     device, shape, fast = state.device, keys.shape, kernels.module_for("playouts", state.device)
     if fast is None:
         state, keys = state.to(torch.device("cpu")), keys.cpu()
@@ -125,11 +125,11 @@ def _played(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def play_out(state: board.State, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns what `kernels.cpu.playouts.play_out` does, with the same draws, by the rules of `board.position`."""
+    """Returns the same as `kernels.cpu.playouts.play_out`, with the same draws, by the rules of `board.position`."""
     parents = torch.arange(len(keys)) // (len(keys) // state.num_games)
     position = Position(**{field.name: getattr(state, field.name)[parents] for field in fields(Position)})
     on_board, cap, begun = state.on_board[parents], position.ply + longest[parents], position.ply
-    struck = played = first = torch.zeros_like(on_board)  # struck: suicides that were drawn at this ply
+    struck = played = first = torch.zeros_like(on_board)  # struck: suicides drawn at this ply
     while not bool(position.finished.all()):
         own_stones, opponent = own_and_opponent(position)
         ko = flood.points_to_rows(position.ko.to(torch.int64), position.board_size)

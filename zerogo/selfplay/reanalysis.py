@@ -1,5 +1,5 @@
-"""Reanalysis (MuZero Reanalyse, Schrittwieser et al. 2021): old positions of the window are searched anew with the
-network that plays, without a gate the newest one, and its policy is what is learned of them from then on."""
+"""Reanalysis (MuZero Reanalyse, Schrittwieser et al. 2021): old positions of the window are searched again with the
+current self-play network, and the new policies replace the old ones as targets."""
 
 import time
 from dataclasses import replace
@@ -24,12 +24,12 @@ def reanalyse(
     together: int = 256,
     until: float | None = None,
 ) -> int:
-    """Searches up to `number` positions of the window again, the oldest policies first, and puts what is found in the
-    place of their policies and root values; returns how many. Each rank searches its share.
+    """Searches up to `number` positions of the window again, the oldest policies first, and replaces their policies and
+    root values; returns how many were searched. Each rank searches its share.
 
-    together: positions of one batch. until: the `time.monotonic()` at which no other batch begins. Results and points
-    stay those of the games. Superko knows the last eight positions only, and the move cap is far. Shards on the disk
-    keep the earlier policies. A snapshot holds the new ones; a run that resumes from a checkpoint has lost them."""
+    together: positions in one batch. until: the `time.monotonic()` after which no batch begins. Results and points stay
+    those of the games. Superko knows only the last eight positions, and there is no move cap within reach. Shards on
+    disk keep the old policies. A snapshot holds the new ones; a run that resumes from a checkpoint loses them."""
     slots, searched = distributed.local_shard(replay.oldest_policies(number)), []
     search = Search(search.evaluator, replace(search.settings, keep_tree=False), search.game, search.root_evaluator)
     for some in slots.split(together) if len(slots) else ():
@@ -45,5 +45,5 @@ def reanalyse(
 
 
 def seed_of(seed: int, step: int) -> int:
-    """Returns the seed of the searches after a training step, other than that of self-play."""
+    """Returns the seed of the searches after a training step, which differs from that of self-play."""
     return int(rng.key(seed, Purpose.REANALYSIS, step)) % 2**62

@@ -1,4 +1,4 @@
-"""What is kept of self-play: positions and searches by ply during a game, samples and results when it is over."""
+"""Records of self-play: positions and searches by ply during a game, samples and results after it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,13 +29,13 @@ class EndReason(IntEnum):
     CAPPED = 3
 
 
-# The words of SGF comments and charts, which files of earlier runs share.
+# The words in SGF comments and charts, the same as in files of earlier runs.
 END_TAGS = {reason: reason.name.lower() for reason in EndReason} | {EndReason.ALL_PASS_ALIVE: "settled"}
 
 
 @dataclass(frozen=True)
 class FinishedGame:
-    """A game for SGF. moves: of its own board. score_black: points with komi; the winner's sign where resigned."""
+    """A game for SGF. moves: on its own board. score_black: points with komi; the winner's sign if resigned."""
 
     number: int
     rules: Rules
@@ -47,11 +47,11 @@ class FinishedGame:
 
 @dataclass
 class SelfPlayResult:
-    """What some time of self-play gave. One entry of each list is one finished game; the tensors are on the host.
+    """The results of some self-play. Lists have one entry per finished game; tensors are on the host.
 
     games: the share that is written as SGF. last_boards, last_ownership: int8 [N, N] of a few games, each of its own
-    size; Black's view. prior_kl, prior_entropy: sums over the moves of KL(search policy, prior) and of the prior's
-    entropy [nats]. overflowed: trees that ran out of nodes. is_whole: whether all wanted games are finished."""
+    size, in Black's view. prior_kl, prior_entropy: sums over the moves of KL(search policy, prior) and of the prior's
+    entropy, in nats. overflowed: trees that ran out of nodes. is_whole: whether all requested games are finished."""
 
     samples: list[Samples] = field(default_factory=list)
     games: list[FinishedGame] = field(default_factory=list)
@@ -71,7 +71,7 @@ class SelfPlayResult:
     is_whole: bool = False
 
     def all_samples(self) -> Samples | None:
-        """Returns all samples as one batch, None where there are none."""
+        """Returns all samples as one batch, None if there are none."""
         return Samples.cat(self.samples) if self.samples else None
 
     def add_finished(self, states: board.State, score_black: Tensor, ends: Tensor, ownership: Tensor) -> None:
@@ -92,14 +92,14 @@ class SelfPlayResult:
 class Recorder:
     """The positions and searches of B games by ply: tables [B, T, …] on the games' device, T plies at most.
 
-    There is a table for each field of `Samples` that is known while a game is played, and one of the actions (int16).
-    Of the eight positions of a sample only the newest is kept: the others are those of the plies before it."""
+    There is a table for each field of `Samples` that is known during a game, and one of the actions (int16). Of the
+    eight positions of a sample only the newest is kept, since earlier plies hold the others."""
 
     tables: dict[str, Tensor]
 
     @staticmethod
     def empty(num_games: int, max_plies: int, board_size: int, device: torch.device) -> "Recorder":
-        """Returns a recorder without a ply."""
+        """Returns an empty recorder."""
         kinds = {name: kind for name, kind in layout(board_size).items() if name not in KNOWN_AT_THE_END}
         kinds |= {"rows": (kinds["rows"][0], (2, board_size)), "actions": (torch.int16, ())}
         first = num_games, max_plies
@@ -107,8 +107,8 @@ class Recorder:
         return Recorder(tables)
 
     def write(self, game_index: Tensor, states: board.State, **fields: Tensor) -> None:
-        """Writes one ply of the games `game_index` (int64 [K]) before it is played: states of K games, and what stands
-        in the other tables.
+        """Writes one ply of the games `game_index` (int64 [K]) before it is played: states of K games, and the entries
+        of the other tables.
 
         actions: int64 [K]. policy: float32 [K, A]. root_value: float32 [K], side to move. policy_weight: bool [K],
         whether the ply becomes a sample. game, network_step: int64 [K]."""
@@ -118,13 +118,13 @@ class Recorder:
         copies.put_([table.flatten(0, 1) for table in self.tables.values()], row, [named[name] for name in self.tables])
 
     def samples(self, length: Tensor, score_black: Tensor, ownership_black: Tensor, is_resigned: Tensor) -> Samples:
-        """Returns the samples of all games, which are over: the plies that have a `policy_weight`, game by game.
+        """Returns the samples of all games, which are over: the plies with a `policy_weight` above 0, game by game.
 
-        length: int64 [B]. score_black: float32 [B], komi included. ownership_black: int8 [B, N, N]. is_resigned: bool
-        [B], the final board is then unknown."""
+        length: int64 [B], plies. score_black: float32 [B], komi included. ownership_black: int8 [B, N, N]. is_resigned:
+        bool [B]; the final board is then unknown."""
         plies = torch.arange(self.tables["actions"].shape[1], device=length.device)
         is_kept = (self.tables["policy_weight"] > 0) & (plies < length.unsqueeze(1))
-        game, ply = is_kept.nonzero().unbind(1)  # between moves the host may look
+        game, ply = is_kept.nonzero().unbind(1)  # between moves the host may wait
         fields = {name: t[game, ply] for name, t in self.tables.items() if name not in ("rows", "actions")}
         following = self.tables["actions"][game, (ply + 1).clamp(max=len(plies) - 1)]
         back = ply.unsqueeze(1) - torch.arange(POSITIONS, device=ply.device)
@@ -149,9 +149,9 @@ class Recorder:
 
 
 def short_values_black(values_black: Tensor, length: Tensor, result_black: Tensor, area: Tensor) -> Tensor:
-    """Returns short-term values of K games at each ply: exponential averages of the root values from this ply on.
-    This ply's value has the weight 1 / (1 + area * q), and the result has what is left at the end: float32 [K, T, 3]
-    (KataGo).
+    """Returns short-term values of K games at each ply, exponential averages of the root values from this ply on
+    (KataGo): float32 [K, T, 3]. This ply's value has the weight 1 / (1 + area * q); the result gets the remaining
+    weight.
 
     values_black: float32 [K, T], Black's view. length: int64 [K], plies played. result_black, area: float32 [K]."""
     now = 1 / (1 + area.unsqueeze(1) * torch.tensor(SHORT_VALUE_RATES, device=area.device)).unsqueeze(1)
@@ -159,14 +159,14 @@ def short_values_black(values_black: Tensor, length: Tensor, result_black: Tenso
     result = torch.where(ply == end, result_black.view(-1, 1, 1), 0.0)
     average = torch.where(ply < end, now * F.pad(values_black, (0, 1)).unsqueeze(2), result)
     step = 1
-    while step < average.shape[1]:  # each entry holds the sum over `step` plies, then over twice as many
+    while step < average.shape[1]:  # entries hold sums over `step` plies, then over twice as many
         average[:, :-step] += (1 - now) ** step * average[:, step:]
         step *= 2
     return average[:, :-1]
 
 
 def write_games(directory: Path, games: Sequence[FinishedGame], player: str) -> None:
-    """Writes games as SGF, each with the values that the search saw as comments, named by their numbers."""
+    """Writes games as SGF, named by their numbers, with the search's values as comments."""
     if games:
         directory.mkdir(parents=True, exist_ok=True)
     for game in games:

@@ -1,13 +1,13 @@
-"""When a player of self-play resigns: below the highest value at which at most one resignation in twenty is wrong."""
+"""When self-play resigns: below the highest value at which at most one resignation in twenty is wrong."""
 
 from collections import deque
 
 import torch
 from torch import Tensor
 
-REMEMBERED = 1000  # games without resignation that the threshold of resignation rests on
+REMEMBERED = 1000  # games without resignation, from which the threshold is computed
 FALSE_POSITIVE = 0.05  # largest share of wrong resignations (AlphaGo Zero)
-NEEDED = 50  # of them before anybody resigns
+NEEDED = 50  # such games before anybody resigns
 THRESHOLDS = tuple(-0.5 - 0.01 * k for k in range(50))  # -0.50 to -0.99, the highest first
 
 
@@ -15,8 +15,8 @@ class Resignation:
     """The lowest values that winners and losers saw in games that were played out, and the highest threshold that keeps
     wrong resignations rare.
 
-    A player that falls below the threshold resigns. Had the players of the remembered games done so, at most
-    `false_positive` of those resignations would have been by the winner (AlphaGo Zero's rule)."""
+    A player resigns once its value falls below the threshold. In the remembered games, at most the share
+    `false_positive` of such resignations would have been the winner's (AlphaGo Zero's rule)."""
 
     def __init__(self, false_positive: float, min_ply: int = 0) -> None:
         self.false_positive, self.min_ply = false_positive, min_ply
@@ -25,11 +25,11 @@ class Resignation:
         self.measured = 0.0
 
     def learn(self, values: Tensor, is_black: Tensor, length: Tensor, score_black: Tensor) -> None:
-        """Remembers the lowest value of each side from `min_ply` on, 1 for none, of K games with a score; all on the
+        """Remembers the lowest value of each side from `min_ply` on, 1 for none, in K games with a score; all on the
         host.
 
-        values: float32 [K, T] by ply, of the side to move. is_black: bool [K, T], who that is. length: int64 [K].
-        score_black: float32 [K], 0 for a game that does not count."""
+        values: float32 [K, T] by ply, of the side to move. is_black: bool [K, T], whether Black is to move. length:
+        int64 [K]. score_black: float32 [K], 0 for a game that does not count."""
         ply = torch.arange(values.shape[1])
         counts = (ply >= self.min_ply) & (ply < length.unsqueeze(1))
         black = torch.where(counts & is_black, values, 1.0).amin(1)
@@ -39,7 +39,7 @@ class Resignation:
             self.games.append(pair if score_black[k] > 0 else pair[::-1])
 
     def update(self) -> None:
-        """Sets the threshold, and the share of false resignations measured at it."""
+        """Sets the threshold, and measures the share of false resignations at it."""
         self.threshold, self.measured = -2.0, 0.0
         if len(self.games) < NEEDED:
             return
@@ -56,8 +56,8 @@ class Resignation:
         return {"games": games, "threshold": self.threshold, "measured": self.measured}
 
     def load_state_dict(self, state: dict) -> None:
-        """Takes over a checkpoint's state. Its threshold may know nothing yet of its newest games, see `update`."""
+        """Restores a checkpoint's state. Its threshold may be older than its newest games, see `update`."""
         self.games = deque((tuple(pair) for pair in state["games"]), maxlen=REMEMBERED)
-        self.update()  # for a state without a threshold, of an earlier version
+        self.update()  # for a state of an earlier version, without a threshold
         self.threshold = state.get("threshold", self.threshold)
         self.measured = state.get("measured", self.measured)
