@@ -1,4 +1,4 @@
-"""What the network predicts for positions: features, network, board symmetries, legal moves."""
+"""From positions to predictions: features, board symmetries, network, legal moves."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from zerogo.features import Encoder, on_board_mask
 from zerogo.network import InferenceNetwork, Network, inference_copy
 from zerogo.system.tensors import TensorFields
 
-# How outputs that live on the board are turned; others are the same for every symmetry.
+# How outputs on the board are rotated; the others are the same for every symmetry.
 TURNED = {"policy": symmetry.transform_actions, "ownership": symmetry.transform_planes}
-_DRAW = 1  # seed of the draws for positions that come without a key
+_DRAW = 1  # seed of the draws for positions without a key
 
 
 @dataclass(frozen=True)
 class Evaluation(TensorFields):
-    """What is predicted for B positions, from the side to move's view.
+    """The predictions for B positions, from the side to move's view.
 
     prior: float32 [B, A], 0 where illegal, sums to 1. value: float32 [B] in [-1, 1]. ownership: float32 [B, N, N] in
-    [-1, 1], 0 off the board, None where the network lacks that head. score: float32 [B], points with komi, from the
-    head of that name, or else the sum of the ownership; None where there is neither."""
+    [-1, 1], 0 off the board, None if the network lacks that head. score: float32 [B], points with komi, from the head
+    of that name, or else the sum of the ownership; None without either."""
 
     prior: Tensor
     value: Tensor
@@ -38,17 +38,17 @@ class Evaluation(TensorFields):
 
 
 class Evaluator:
-    """Evaluates positions with a network; off the CPU nothing in it reads a tensor back.
+    """Evaluates positions with a network; off the CPU, the host reads no tensor back.
 
-    network: an `InferenceNetwork`, or a callable with its signature and its `dtype`. symmetries: "none" shows the board
-    as it is, "random" turned by one of the 8 symmetries drawn for each game (unbiased over searches, at the cost of
-    none), "all" averages the 8 (8 times the cost; exactly equivariant)."""
+    network: an `InferenceNetwork`, or a callable with its signature and its `dtype`. symmetries: "none" evaluates the
+    board as it is, "random" under one of the 8 symmetries, drawn for each game (unbiased, at no extra cost), "all"
+    averages the 8 (8 times the cost, exactly equivariant)."""
 
     def __init__(self, network: InferenceNetwork, encoder: Encoder, symmetries: str = "none") -> None:
         if symmetries not in SYMMETRIES:
             raise InputError(f"symmetries are {quote(symmetries)}; allowed are {', '.join(SYMMETRIES)}")
         self.network, self.encoder, self.symmetries = network, encoder, symmetries
-        self._others = WeakValueDictionary({symmetries: self})  # nothing but its users keeps a network in memory
+        self._others = WeakValueDictionary({symmetries: self})  # only its users keep a network in memory
 
     @staticmethod
     def from_network(
@@ -63,8 +63,8 @@ class Evaluator:
         return Evaluator(inference_copy(network, device, dtype, heads), encoder, symmetries)
 
     def with_symmetries(self, symmetries: str) -> Evaluator:
-        """Returns the evaluator over the same network that turns the board so, the same one as long as it is in use: a
-        captured graph of a search is good for one evaluator."""
+        """Returns the evaluator over the same network with these symmetries. It is the same object while in use, since
+        a search's captured graph is bound to one evaluator."""
         other = self._others.get(symmetries) or Evaluator(self.network, self.encoder, symmetries)
         self._others[symmetries], other._others = other, self._others
         return other
@@ -73,8 +73,8 @@ class Evaluator:
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
         """Returns the evaluation of B positions.
 
-        legal: bool [B, A], the moves that get prior, by default `board.legal_actions`; at least one of a game. key:
-        int64 [B], what draws each game's symmetry; by default the position's hash, side to move and ply."""
+        legal: bool [B, A], the moves that get prior, at least one per game; by default `board.legal_actions`. key:
+        int64 [B], which draws each game's symmetry; by default the position's hash, side to move and ply."""
         legal = board.legal_actions(state) if legal is None else legal
         shape = (state.num_games, state.board_size**2 + 1)
         assert legal.dtype == torch.bool and legal.shape == shape, (
@@ -89,16 +89,15 @@ class Evaluator:
 
     @torch.inference_mode()
     def turned(self, state: board.State, turn: int) -> Evaluation:
-        """Returns the evaluation of B positions with every board turned by one symmetry, 0 to 7, whatever `symmetries`
-        says."""
+        """Returns the evaluation of B positions, every board under one symmetry, 0 to 7, regardless of `symmetries`."""
         planes, inputs = self.encoder.planes(state, self.network.dtype), self.encoder.globals(state)
         return self._evaluate(planes, inputs, state, board.legal_actions(state), turn)
 
     def _evaluate(
         self, planes: Tensor, inputs: Tensor, state: board.State, legal: Tensor, turn: int | Tensor | None
     ) -> Evaluation:
-        """Turns the boards in their places, asks the network, and turns its outputs back. turn: a symmetry, one for
-        each game (int64 [B]), or None for the boards as they are."""
+        """Applies the symmetries, runs the network, and applies the inverse symmetries to its outputs. turn: one
+        symmetry, or one per game (int64 [B]), or None for the boards as they are."""
         size = None if state.rules.same_size else state.rules.size
         if turn is not None:
             planes = symmetry.transform_planes(planes, turn, size)
@@ -118,26 +117,26 @@ class Evaluator:
 
 
 def score_of(ownership: Tensor, state: board.State) -> Tensor:
-    """Returns the points with komi that an ownership means, both of the side to move: [B, N, N] -> float32 [B]."""
+    """Returns the side to move's points, komi included, by its ownership: [B, N, N] -> float32 [B]."""
     komi = torch.where(state.to_play == board.BLACK, state.rules.komi, -state.rules.komi)
     return ownership.float().sum((1, 2)) - komi
 
 
 def search_heads(heads: Mapping[str, float], score_weight: float) -> tuple[str, ...]:
-    """Returns the heads that a search with that `score_weight` asks, of those that a network has learned; heads: their
-    loss weights by name."""
+    """Returns the heads that a search with this `score_weight` uses, of those that the network has learned. heads: loss
+    weights by name."""
     points_head = next((name for name in ("score", "ownership") if heads.get(name, 0.0) > 0), None)
     return ("policy", "value", points_head) if score_weight and points_head else ("policy", "value")
 
 
 def _draw(state: board.State, key: Tensor | None) -> Tensor:
-    """Returns each game's symmetry: int64 [B]; a given key is mixed once more, so that any integers will do."""
+    """Returns each game's symmetry: int64 [B]. A given key is mixed once more, so it may be any integer."""
     if key is None:
         key = rng.key(state.hash, state.to_play, state.ply)
     return rng.below(symmetry.NUM_SYMMETRIES, _DRAW, Purpose.SYMMETRY, key)
 
 
 def _mean(evaluations: list[Evaluation]) -> Evaluation:
-    """Returns the mean of evaluations of the same positions: of the priors, not of their logits, and of the values."""
+    """Returns the mean evaluation of the same positions; priors are averaged, not their logits."""
     each = zip(*(evaluation.tensors() for evaluation in evaluations), strict=True)
     return evaluations[0].with_tensors(torch.stack(tensors).mean(0) for tensors in each)

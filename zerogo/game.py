@@ -1,25 +1,23 @@
-"""One game of Go in plain Python: the rules as one would explain them, and the oracle that the tensor board is tested
-against.
+"""One game of Go in plain Python: the rules as one would explain them, against which the tensor board is tested.
 
-A `Board` knows stones and strings (stones of one colour connected along lines) with their liberties (empty points next
-to them), and nothing of turns. A `GameState` adds whose turn it is, ko, the history that superko asks for, passes and
-the score. Neither ever changes: a move returns a new one, so that every state of a game can be kept and played on from.
+A `Board` has stones, strings (stones of one colour connected along lines) and their liberties (adjacent empty points),
+but no turns. A `GameState` adds the side to move, ko, the history for superko, passes and the score. Both are
+immutable: a move returns a new state, so that every state of a game can be kept and continued.
 
     game = GameState.new(Rules(size=9))
     game = game.play(Move.play(Point(4, 4)))        # row and column from 0 at the top left
     game.why_illegal(Move.play(Point(4, 4)))        # "occupied: a stone stands on E5"
 
-How the rules are read, where rule books differ:
-* A move is: place a stone, remove the opponent's strings without liberties, then the own string if it has none
-  (suicide, if allowed).
-* Simple ko bans the immediate retake of one stone that was just captured by a stone that now stands alone with that one
-  liberty.
+Where rule books differ, these rules apply:
+* A move places a stone, removes the opponent's strings without liberties, then the own string if it has none (suicide,
+  if allowed).
+* Simple ko bans recapturing at once, where a move captured one stone and its own stone is alone with that one liberty.
 * Positional superko bans any earlier position of this game, situational superko any earlier position with the same side
-  to move. The position at the start counts. A pass is always legal; it adds its situation to the history.
-* Where suicide is allowed, that of one stone recreates the position: banned by positional superko, by situational
-  superko only if that situation has occurred, and not by simple ko.
-* Two passes in a row end the game; resignations are the players' affair. White's komi is the only compensation;
-  handicap stones change nothing else."""
+  to move. The initial position counts. A pass is always legal, and adds its situation to the history.
+* Where suicide is allowed, suicide of one stone recreates the position: positional superko bans it, situational superko
+  only if that situation has occurred, and simple ko does not.
+* Two passes in a row end the game. Resignation is left to the players. Komi is White's only compensation: handicap
+  stones give White no points."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ from zerogo.rules import Rules, coords
 
 
 class Colour(Enum):
-    """Who plays; the value is the colour of the stones wherever boards are written as numbers (0 is empty)."""
+    """A player's colour; its value is that of the stones wherever boards are numbers (0 is empty)."""
 
     BLACK = 1
     WHITE = 2
@@ -45,11 +43,11 @@ class Colour(Enum):
         return Colour.WHITE if self is Colour.BLACK else Colour.BLACK
 
 
-Player = Colour  # its name until the players of `zerogo.players` came, for programs that still use it
+Player = Colour  # an earlier name, for programs that still use it
 
 
 class Point(NamedTuple):
-    """A place on the board: row and column from 0 at the top left."""
+    """A point of the board: row and column, from 0 at the top left."""
 
     row: int
     column: int
@@ -57,7 +55,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Move:
-    """What a player does at a turn; made by `Move.play(point)` or `Move.pass_turn()`."""
+    """A play or a pass, made by `Move.play(point)` or `Move.pass_turn()`."""
 
     point: Point | None = None
 
@@ -73,7 +71,7 @@ class Move:
 
     @staticmethod
     def from_action(action: int, size: int) -> Move:
-        """Returns the move of an action: row * size + column, or size * size for a pass."""
+        """Returns the move for an action: row * size + column, or size * size for a pass."""
         return Move.pass_turn() if action == size * size else Move.play(Point(*coords.row_col(action, size)))
 
     def action(self, size: int) -> int:
@@ -82,7 +80,7 @@ class Move:
 
 
 class String(NamedTuple):
-    """Stones of one colour that live and die together, and the empty points next to them."""
+    """Stones of one colour that live and die together, and their liberties."""
 
     colour: Colour
     stones: frozenset[Point]
@@ -98,7 +96,7 @@ def neighbours(point: Point, size: int) -> tuple[Point, ...]:
 
 
 def is_on_board(point: Point, size: int) -> bool:
-    """Returns whether there is such a point."""
+    """Returns whether the point exists."""
     return 0 <= point.row < size and 0 <= point.column < size
 
 
@@ -110,27 +108,27 @@ def all_points(size: int) -> tuple[Point, ...]:
 
 @cache
 def _digit(point: Point, colour: Colour, size: int) -> int:
-    """Returns the share of one stone in `Board.position`."""
+    """Returns the contribution of one stone to `Board.position`."""
     return colour.value << 2 * (point.row * size + point.column)
 
 
 class Board:
-    """Stones and their strings. Never changes once made; `after` returns another board.
+    """Stones and their strings. Immutable: `after` returns another board.
 
-    position: the stones as one whole number, two bits a point (0 empty, 1 black, 2 white). Two boards of a size are
-    equal if and only if their positions are: superko compares these and needs no hash."""
+    position: the stones as one integer, two bits per point (0 empty, 1 black, 2 white). Two boards of one size are
+    equal if and only if their positions are, so superko compares these and needs no hash."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.position = 0
-        self._strings: dict[Point, String] = {}  # of each stone
+        self._strings: dict[Point, String] = {}  # by stone
 
     def string_at(self, point: Point) -> String | None:
-        """Returns the string that a point belongs to, None where it is empty."""
+        """Returns the string of a point, None if it is empty."""
         return self._strings.get(point)
 
     def colour_at(self, point: Point) -> Colour | None:
-        """Returns whose stone stands on a point, None where it is empty."""
+        """Returns the colour of the stone on a point, None if it is empty."""
         string = self._strings.get(point)
         return string and string.colour
 
@@ -139,8 +137,8 @@ class Board:
         return list(dict.fromkeys(self._strings.values()))
 
     def removed_by(self, colour: Colour, point: Point) -> frozenset[Point]:
-        """Returns the stones that leave the board when a colour is played on an empty point: captures, else the own
-        string at suicide."""
+        """Returns the stones that leave the board when a colour plays on an empty point: captures, or else its own
+        string in a suicide."""
         near = [self.string_at(next_to) for next_to in neighbours(point, self.size)]
         dying = [string for string in near if string and string.colour is not colour and len(string.liberties) == 1]
         if dying:
@@ -150,14 +148,14 @@ class Board:
         return frozenset([point]).union(*(string.stones for string in near if string and string.colour is colour))
 
     def position_after(self, colour: Colour, point: Point) -> int:
-        """Returns the position that a play on an empty point leads to."""
+        """Returns the position after a play on an empty point."""
         position = self.position + _digit(point, colour, self.size)
         for stone in self.removed_by(colour, point):
             position -= _digit(stone, self.colour_at(stone) or colour, self.size)
         return position
 
     def after(self, colour: Colour, point: Point) -> Board:
-        """Returns the board after a stone on an empty point, with whatever it removes taken off."""
+        """Returns the board after a play on an empty point, without the stones that it removes."""
         assert self.string_at(point) is None, f"{point} is occupied"
         board = Board(self.size)
         board.position, board._strings = self.position, dict(self._strings)
@@ -166,7 +164,7 @@ class Board:
         return board
 
     def without(self, stones: Iterable[Point]) -> Board:
-        """Returns the board with the given stones taken off, as dead stones are at the end; empty points stay so."""
+        """Returns the board without the given stones, for dead stones at the end; empty points are ignored."""
         removed = set(stones)
         left = [(string.colour, point) for point, string in self._strings.items() if point not in removed]
         return Board.of_stones(self.size, left) if removed else self
@@ -183,7 +181,7 @@ class Board:
         self._strings.update(dict.fromkeys(string.stones, string))
 
     def _add(self, colour: Colour, point: Point) -> None:
-        """Sets a stone, takes the liberty from its neighbours and joins it with those of its colour."""
+        """Places a stone, takes the liberty from its neighbours, and joins it with strings of its colour."""
         around = neighbours(point, self.size)
         stones, liberties = {point}, {near for near in around if near not in self._strings}
         for string in {self._strings[near] for near in around if near in self._strings}:
@@ -196,7 +194,7 @@ class Board:
         self.position += _digit(point, colour, self.size)
 
     def _remove(self, stones: frozenset[Point]) -> None:
-        """Takes whole strings off; the strings around them gain their points as liberties."""
+        """Removes whole strings; adjacent strings gain their points as liberties."""
         for stone in stones:
             self.position -= _digit(stone, self._strings.pop(stone).colour, self.size)
         for stone in stones:
@@ -205,7 +203,7 @@ class Board:
                     self._set(string._replace(liberties=string.liberties | {stone}))
 
     def territory(self) -> dict[Colour, set[Point]]:
-        """Returns by colour the empty points from which only its stones are reached; nobody's on an empty board."""
+        """Returns by colour the empty points that only its stones reach; none on an empty board."""
         area: dict[Colour, set[Point]] = {colour: set() for colour in Colour}
         unseen = {point for point in all_points(self.size) if point not in self._strings}
         while unseen:
@@ -229,11 +227,11 @@ class Board:
 
 @dataclass(frozen=True, eq=False)
 class GameState:
-    """One moment of a game. Never changes; `play` returns the next one.
+    """One state of a game. Immutable: `play` returns the next one.
 
-    to_play: who moves. ply: moves and passes so far. passes: passes in a row just now. ko: the point that simple ko
-    bans at this turn. captures: stones that each player has taken (stones lost by suicide were taken by the opponent).
-    history: the situations that superko compares with, the present one among them."""
+    to_play: the side to move. ply: moves and passes so far. passes: consecutive passes just now. ko: the point that
+    simple ko bans now. captures: stones that each player has captured (suicides count for the opponent). history: the
+    situations that superko compares with, the current one included."""
 
     rules: Rules
     board: Board
@@ -249,8 +247,8 @@ class GameState:
     def new(rules: Rules, handicap: int | Sequence[Point] = 0) -> GameState:
         """Returns the start of a game; with handicap stones White moves first.
 
-        handicap: how many of GTP's fixed points Black starts on, or the points themselves (free placement: two or more,
-        one left empty)."""
+        handicap: a number of GTP's fixed points, or the points themselves (free placement: two or more, with at least
+        one point left empty)."""
         if isinstance(handicap, int):
             fixed = coords.fixed_handicap(rules.size, handicap)
             handicap = [Point(*coords.row_col(point, rules.size)) for point in fixed]
@@ -263,10 +261,10 @@ class GameState:
 
     @staticmethod
     def from_stones(stones: Sequence[Sequence[int]], to_play: Colour | int, rules: Rules) -> GameState:
-        """Returns a game that starts from a position, without any history before it.
+        """Returns a game that starts from a position, without earlier history.
 
-        stones: `size` rows from the top of `size` colours: 0 empty, 1 black, 2 white. Raises `InputError` for another
-        shape or colour, and where a string has no liberty."""
+        stones: `size` rows from the top, of `size` colours each: 0 empty, 1 black, 2 white. Raises `InputError` for
+        another shape or colour, or a string without a liberty."""
         size = rules.size
         if len(stones) != size or any(len(row) != size for row in stones):
             raise InputError(f"stones: rows of {[len(row) for row in stones]} points; {size} rows of {size} are needed")
@@ -288,7 +286,7 @@ class GameState:
         return self.passes >= 2
 
     def why_illegal(self, move: Move) -> str | None:
-        """Returns why a move is not legal, the kind of reason first, then what it is about; None for a legal move."""
+        """Returns why a move is illegal, as "kind: details"; None for a legal move."""
         if self.is_over:
             return "game over: both players have passed"
         if move.point is None:
@@ -315,8 +313,8 @@ class GameState:
         return [Move.from_action(action, self.rules.size) for action, is_legal in legal if is_legal]
 
     def legal_mask(self) -> list[bool]:
-        """Returns for each of the size * size + 1 actions whether it is legal; the last is the pass. All False once the
-        game is over."""
+        """Returns whether each of the size * size + 1 actions is legal; the last is the pass. All False once the game
+        is over."""
         moves = [*(Move(point) for point in all_points(self.rules.size)), Move.pass_turn()]
         return [self.why_illegal(move) is None for move in moves]
 
@@ -342,16 +340,16 @@ class GameState:
         return [points[row * size : row * size + size] for row in range(size)]
 
     def area_score_black(self, dead: Iterable[Point] = ()) -> float:
-        """Returns Black's area less White's before komi, in points: stones, and empty points that one colour reaches,
-        after the dead were taken off."""
+        """Returns Black's area minus White's before komi, in points: stones, and empty points that only one colour
+        reaches, without dead stones."""
         board = self.board.without(dead)
         territory = board.territory()
         black, white = (board.count(colour) + len(territory[colour]) for colour in (Colour.BLACK, Colour.WHITE))
         return float(black - white)
 
     def territory_score_black(self, dead: Iterable[Point] = ()) -> float:
-        """Returns Black's territory and prisoners less White's before komi, in points; the dead become prisoners, seki
-        costs no eye."""
+        """Returns Black's territory and prisoners minus White's before komi, in points. Dead stones become prisoners;
+        eyes in seki count."""
         board = self.board.without(dead)
         territory = board.territory()
         dead_of = {colour: self.board.count(colour) - board.count(colour) for colour in Colour}
@@ -359,12 +357,12 @@ class GameState:
         return float(black - white)
 
     def score_black(self, dead: Iterable[Point] = ()) -> float:
-        """Returns Black's score less White's and less komi in points, as the board stands and the rules count it."""
+        """Returns Black's score minus White's and komi, in points, for the board as it stands, by the game's rules."""
         counted = self.area_score_black(dead) if self.rules.scoring == "area" else self.territory_score_black(dead)
         return counted - self.rules.komi
 
     def _situation(self, position: int, to_play: Colour) -> int | tuple[int, Colour]:
-        """Returns what superko compares: the position, under situational superko with the side to move."""
+        """Returns what superko compares: the position, and under situational superko the side to move."""
         return (position, to_play) if self.rules.superko == "situational" else position
 
     def _with_history(self) -> GameState:
@@ -373,7 +371,7 @@ class GameState:
 
 
 def _ko_point(board: Board, point: Point, removed: frozenset[Point]) -> Point | None:
-    """Returns the point that simple ko bans next: one stone was taken by a stone that stands alone with that one
+    """Returns the point that simple ko bans next, if a move captured one stone and its own stone is alone with that one
     liberty."""
     string = board.string_at(point)
     is_ko = string and len(removed) == 1 and len(string.stones) == 1 and string.liberties == removed

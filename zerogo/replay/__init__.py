@@ -1,4 +1,4 @@
-"""What self-play gave and training takes: samples, their ring buffer with its window and ratio, and their files."""
+"""From self-play to training: samples, the ring buffer with its window, and their files."""
 
 from zerogo.replay.buffer import Replay, device_for, is_held_out, window
 from zerogo.replay.samples import POSITIONS, Samples, TrainingBatch, layout

@@ -1,7 +1,8 @@
-"""The ring buffer: the newest samples in memory, the window that grows by a power law, the governed ratio, and
+"""The ring buffer: the newest samples in memory, the window that grows by a power law, the reuse of samples, and
 resuming.
 
-**Two numberings.** A sample has a number in the run, which names files, and one in the ring, which names its slot:
+**Two numberings.** A sample has a number in the run, by which files are named, and one in the ring, which gives its
+slot:
 
 | sample | number in the run | number in the ring |
 | --- | --- | --- |
@@ -11,14 +12,14 @@ resuming.
 | the next that is added | total | num_stored, to slot num_stored % capacity |
 
 `total` counts the samples of the run, `num_stored` those that this process has put into the ring: fewer after a resume,
-which reads only as many as the ring holds. `num_missing` were lost on the way from the oldest in memory to the newest,
-with damaged files. `num_drawn` counts samples that training drew, `num_random` those of players that had not learned.
+which reads only as many as the ring holds. `num_missing` counts samples between the oldest and the newest in memory
+that were lost with damaged files. `num_drawn` counts samples drawn for training, `num_random` those of untrained
+players.
 
-**How samples survive.** Whenever `shard_samples` of them are together they become a finished shard, whose name says the
-first number and the count. The rest is in `state_dict`, which a snapshot of the run keeps after `flush`. `Replay(…,
-state=…)` restores exactly what the snapshot held: of the files only the samples that the state counts.
-Samples that were finished later are played again, and get the same names. The next `after_snapshot` removes files that
-no snapshot needs. A damaged file is left out with a warning that names it; all others are kept."""
+**How samples survive.** Every `shard_samples` samples become a finished shard, whose name has the first number and the
+count. The rest is in `state_dict`, which a snapshot of the run keeps after `flush`. `Replay(…, state=…)` restores
+exactly what the snapshot held, and ignores later samples in files: these are played again and get the same numbers. The
+next `after_snapshot` removes files that no snapshot needs. A damaged file is left out, with a warning."""
 
 import logging
 import math
@@ -38,15 +39,15 @@ from zerogo.system import distributed
 from zerogo.system.runtime import free_bytes
 from zerogo.system.tensors import sent
 
-VALIDATION_SHARE = 0.05  # share of games that are never learned from, only measured on
-WINDOW_EXPONENT, WINDOW_SCALE = 0.65, 0.4  # a and b of the window's law, from KataGo
+VALIDATION_SHARE = 0.05  # share of games that are never trained on
+WINDOW_EXPONENT, WINDOW_SCALE = 0.65, 0.4  # a and b of `window` (KataGo)
 _FIRST_ALLOCATION = 1024
 _log = logging.getLogger(__name__)
 
 
 def window(total: int, settings: ReplayConfig) -> int:
-    """Returns how many of the newest samples training draws from after `total` samples: c + b (N^a - c^a) / (a c^(a -
-    1)), at most the capacity. c is min_window; up to c samples all of them."""
+    """Returns from how many of the newest samples training draws, where N = `total` samples exist: all up to c =
+    min_window, then c + b (N^a - c^a) / (a c^(a - 1)), at most the capacity."""
     c, a = settings.min_window, WINDOW_EXPONENT
     if total <= c:
         return total
@@ -64,15 +65,14 @@ def is_held_out(game: Tensor) -> Tensor:
 class Replay:
     """Samples in a ring buffer of at most `capacity`, with their files where a directory is given.
 
-    What the directory's files hold is loaded, as far back as the window and the capacity reach, and no further than
-    `state` counts, what `state_dict` returned; the caller holds the run's lock. Raises InputError where they are of
-    another board size. call: does what writes, for example again and again.
+    Loads the directory's files, as far back as the window and the capacity reach, without samples that `state` (from
+    `state_dict`) does not count. The caller holds the run's lock. Raises InputError for files of another board size.
+    call: performs writes, for example with retries. writes: whether files are written, not only loaded. device: where
+    samples lie and batches are drawn; the draws are the same on every device.
 
     total, num_drawn, num_random: see the module. credit: samples that training may still draw: each new sample earns
-    `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest number of a game seen, -1
-    for none. All draws come from one generator of the given seed (validation from another),
-    whose states are saved. writes: whether files are written, not only loaded. device: where the samples lie and
-    batches are drawn; the draws are the same everywhere."""
+    `reuse`, and unused credit is kept up to `reuse` times the window. last_game: largest game number so far, -1 for
+    none. All draws come from one generator with the given seed (validation from another), whose states are saved."""
 
     def __init__(
         self,
@@ -93,15 +93,15 @@ class Replay:
         self.last_game = -1
         self._shard_samples = min(settings.shard_samples, settings.capacity)
         self._num_in_shards = self._num_stored = self._num_missing = 0
-        # Records; what else there is of each sample is on the host. A GPU's memory is taken at once: growing would take
-        # half as much again, and other parts of a run fill what is left.
+        # Records; the other columns are on the host. On a GPU the ring is allocated at once: growing would take half as
+        # much memory again, and other parts of a run fill what is left.
         allocation = settings.capacity if torch.device(device).type != "cpu" else 0
         self._ring = torch.empty((allocation, record_layout(board_size)[1]), dtype=torch.int64, device=device)
-        # On the host, by slot; policy_time: how many samples there were when a policy was found.
+        # On the host, by slot; policy_time: how many samples there were when the policy was searched.
         dtypes = {"kinds": torch.uint8, "policy_time": torch.int64, "network_step": torch.int64}
         dtypes |= {"is_learned": torch.bool, "is_reanalysed": torch.bool}
         self._columns = {name: torch.empty(0, dtype=dtype) for name, dtype in dtypes.items()}
-        # The numbers of held-out and of other samples in memory, ascending, in pieces.
+        # The numbers of held-out and of other samples in memory, ascending, in chunks.
         self._numbers = {is_held: [torch.empty(0, dtype=torch.int64)] for is_held in (True, False)}
         self._generator = torch.Generator().manual_seed(seed)
         self._validation_generator = torch.Generator().manual_seed(seed + 1)
@@ -113,13 +113,13 @@ class Replay:
         self._files = self._files if writes else None
 
     def __len__(self) -> int:
-        """Samples in memory."""
+        """Returns the number of samples in memory."""
         return min(self._num_stored, self.settings.capacity)
 
     # Adding
 
     def add(self, samples: Samples) -> None:
-        """Adds K samples, oldest first; writes the shards that are full then, removes those that left the window."""
+        """Adds K samples, oldest first; writes full shards, and removes those that left the window."""
         sides = f"samples of side {samples.board_size} into a replay of side {self.board_size}"
         assert samples.board_size == self.board_size, sides
         records, start = samples.records().cpu(), 0
@@ -138,14 +138,14 @@ class Replay:
         self.num_random += int((samples.network_step <= 0).sum())
 
     def _put(self, records: Tensor, samples: Samples) -> None:
-        """Writes samples, at most `capacity`, into the ring, which first grows as long as it may."""
+        """Writes samples, at most `capacity`, into the ring, which grows first if it may."""
         capacity = self.settings.capacity
         needed, allocated = min(capacity, self._num_stored + len(samples)), len(self._columns["kinds"])
         if needed > allocated:
             self._grow(min(capacity, max(needed, 2 * allocated, _FIRST_ALLOCATION)))
         numbers = torch.arange(self._num_stored, self._num_stored + len(samples))
         slots, is_held = numbers % capacity, is_held_out(samples.game)
-        self._ring[sent(slots, self._ring.device)] = sent(records, self._ring.device)  # index_copy_ would go row by row
+        self._ring[sent(slots, self._ring.device)] = sent(records, self._ring.device)  # index_copy_ copies row by row
         of_samples = {"kinds": samples.kinds(), "network_step": samples.network_step.clamp(min=0)}
         of_samples |= {"is_learned": samples.policy_weight > 0, "policy_time": self.total, "is_reanalysed": False}
         for name, values in of_samples.items():
@@ -157,7 +157,7 @@ class Replay:
             self.last_game = max(self.last_game, int(samples.game.max()))
 
     def _grow(self, allocation: int) -> None:
-        """The ring is never full while it grows, so samples keep their slots."""
+        """Enlarges the ring. It is never full while it grows, so samples keep their slots."""
 
         def _grown(tensor: Tensor) -> Tensor:
             larger = tensor.new_empty((allocation, *tensor.shape[1:]))
@@ -171,32 +171,32 @@ class Replay:
 
     @property
     def window(self) -> int:
-        """Newest samples that are drawn from; samples of players that have not learned enlarge the window as if there
-        were at most min_window of them."""
+        """The number of newest samples to draw from. Of the samples of untrained players, at most min_window count
+        towards its growth."""
         counted = self.total - max(0, self.num_random - self.settings.min_window)
         return min(len(self), window(counted, self.settings))
 
     @property
     def newest_step(self) -> int:
-        """The training step of the youngest network that played a sample of the window, 0 where none has learned."""
+        """The training step of the newest network that played a sample of the window, 0 if none was trained."""
         return max((int(steps.max()) for steps in self._in_window("network_step") if len(steps)), default=0)
 
     def can_sample(self, batch: int) -> bool:
-        """Returns whether there's credit for a batch, and anything to draw."""
+        """Returns whether there are samples, and credit for a batch."""
         return self.credit >= batch and len(self._window_numbers(held=False)) > 0
 
     def sample_batch(self, batch: int) -> TrainingBatch:
         """Returns a batch drawn uniformly, with replacement, from the window's games that are not held out, and spends
         its credit. Each rank gets its share of the same batch.
 
-        Only where `can_sample(batch)`. Uses the generator twice: the samples, then their symmetries."""
+        Requires `can_sample(batch)`. Draws twice from the generator: the samples, then their symmetries."""
         assert self.can_sample(batch), f"a batch of {batch} with a credit of {self.credit:.0f}; ask can_sample first"
         self.credit -= batch
         self.num_drawn += batch
         return self._draw(batch, self._window_numbers(held=False), self._generator)
 
     def validation_batch(self, batch: int) -> TrainingBatch | None:
-        """Returns a batch of the window's held-out games, None while none of them teaches a policy. Costs no credit."""
+        """Returns a batch of the window's held-out games, None while none has a policy target. Costs no credit."""
         numbers = self._window_numbers(held=True)
         is_learned = self._columns["is_learned"][numbers % self.settings.capacity]
         return self._draw(batch, numbers, self._validation_generator) if is_learned.any() else None
@@ -212,11 +212,11 @@ class Replay:
         return self._ring.index_select(0, sent(slots, self._ring.device))
 
     def read(self, slots: Tensor) -> Samples:
-        """Returns the samples in some slots of the ring, where the ring lies: int64 [K] on the host."""
+        """Returns the samples in some slots (int64 [K] on the host), on the ring's device."""
         return Samples.of_records(self._records(slots), self.board_size)
 
     def newest(self, number: int) -> Samples:
-        """Returns the newest samples, at most as many as there are, oldest first, on the host."""
+        """Returns up to `number` of the newest samples, oldest first, on the host."""
         return self.read(self._newest(min(number, len(self)))).packed()
 
     def _column(self, name: str, slots: Tensor) -> Tensor:
@@ -225,13 +225,13 @@ class Replay:
         return ring[sent(slots, ring.device)].cpu()
 
     def oldest_policies(self, number: int) -> Tensor:
-        """Returns the slots of up to `number` samples that are learned from, those with the oldest policies: int64."""
+        """Returns the slots of up to `number` training samples, those with the oldest policies: int64."""
         slots = self._window_numbers(held=False) % self.settings.capacity
         slots = slots[self._columns["is_learned"][slots]]
         return slots[self._columns["policy_time"][slots].argsort(stable=True)[:number]]
 
     def update_policies(self, slots: Tensor, policy: Tensor, root_value: Tensor) -> None:
-        """Replaces policies and root values by those of newer searches: int64 [K], float32 [K, A], float32 [K]."""
+        """Replaces policies and root values by newer ones: int64 [K], float32 [K, A], float32 [K]."""
         ring, here = Samples.of_records(self._ring, self.board_size), sent(slots, self._ring.device)
         ring.policy[here] = sent(policy, here.device).to(ring.policy.dtype)
         ring.root_value[here] = sent(root_value, here.device)
@@ -242,8 +242,8 @@ class Replay:
         return torch.arange(self._num_stored - number, self._num_stored) % self.settings.capacity
 
     def _window_numbers(self, held: bool) -> Tensor:
-        """Returns the numbers of the window's held-out or of its other samples, ascending: int64; sample i lies in slot
-        i % capacity."""
+        """Returns the numbers of the window's held-out or other samples, ascending: int64. Sample i lies in slot i %
+        capacity."""
         pieces = self._numbers[held]
         if len(pieces) > 1:
             numbers = torch.cat(pieces)
@@ -256,7 +256,7 @@ class Replay:
         return [column[len(column) - max(0, size - end) :], column[max(0, end - size) : end]]
 
     def statistics(self, network_step: int) -> dict[str, float]:
-        """Returns figures of the buffer: sizes in samples, mean age in steps behind `network_step`, reuse, shares."""
+        """Returns figures for charts: sizes in samples, mean age in steps behind `network_step`, reuse, shares."""
         size = max(1, self.window)
         made_at = sum(int(steps.sum()) for steps in self._in_window("network_step"))
         return {
@@ -277,18 +277,18 @@ class Replay:
     # Files
 
     def flush(self) -> None:
-        """Waits until all finished shards are written; raises what kept one from it. Called before a snapshot."""
+        """Waits until all finished shards are written, or raises the error of one. Called before a snapshot."""
         if self._files is not None:
             self._files.flush()
 
     def after_snapshot(self) -> None:
-        """Removes the files that neither of the two newest snapshots needs, the one just written among them."""
+        """Removes the files that neither of the two newest snapshots, including the one just written, needs."""
         if self._files is not None:
             edge, more = self.total - self.window - self._num_missing, self.settings.archive_samples
             self._files.after_snapshot((edge - (more or edge)) if self.settings.keep_shards else edge)
 
     def close(self) -> None:
-        """Waits until the files are written; errors are not raised, see `flush`."""
+        """Waits until the files are written; raises no errors (`flush` does)."""
         if self._files is not None:
             self._files.close()
 
@@ -304,7 +304,7 @@ class Replay:
         total = int(min(max((shard.end for shard in shards), default=0), limit))
         needed = [shard for shard in shards if shard.end > total - self.settings.capacity]
         loaded = [self._load_one(shard, total) for shard in needed]
-        # Unwritten samples must be in memory: not so after damage, or where the capacity was lowered.
+        # Unwritten samples must be in memory, but may not be after damage, or if the capacity was lowered.
         self._num_in_shards = max(end, total - len(self)) if not loaded or loaded[-1] else total
         self.total = total
         self._num_missing = max(0, total - needed[0].first - self._num_stored) if needed else 0
@@ -315,8 +315,8 @@ class Replay:
             _log.warning("%d samples of the run are missing in %s", self._num_missing, self._files.directory)
 
     def _load_one(self, shard: Shard, limit: int) -> bool:
-        """Puts one file's samples below a number into the ring; returns False, with a warning, where it can't be
-        read."""
+        """Puts one file's samples with numbers below `limit` into the ring; warns and returns False if the file can't
+        be read."""
         try:
             samples = files.load_shard(shard.path)
             if len(samples) != shard.count:
@@ -337,15 +337,15 @@ class Replay:
     # Resuming
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what a snapshot keeps: counters, credit, generators (uint8), and what is in no finished shard:
-        samples, and policies that were found anew."""
+        """Returns the state for a snapshot: counters, credit, generators (uint8), and what no finished shard holds:
+        samples, and policies from reanalysis."""
         state = {"total": self.total, "taken": self.num_drawn, "num_random": self.num_random}
         state |= {"last_game": self.last_game, "credit": float(self.credit), "generator": self._generator.get_state()}
         state["validation_generator"] = self._validation_generator.get_state()
         if self._files is not None:
             state["pending"] = self._records(self._newest(self.total - self._num_in_shards)).cpu()
         is_new = self._columns["is_reanalysed"]
-        slots = self._newest(len(self) if bool(is_new.any()) else 0)  # which is slow for millions of samples
+        slots = self._newest(len(self) if bool(is_new.any()) else 0)  # slow for millions of samples
         if len(places := is_new[slots].nonzero().squeeze(1)):
             state["policies"] = {name: self._column(name, slots[places]) for name in ("policy", "root_value")}
             state["policies"] |= {"time": self._columns["policy_time"][slots], "age": len(self) - places}
@@ -354,7 +354,7 @@ class Replay:
     def _take_over(self, state: dict[str, Any]) -> None:
         """Restores a state after its finished shards were loaded."""
         self._count_all(state.get("pending", self._ring[:0].cpu()))
-        self._num_in_shards = max(self._num_in_shards, self.total - len(self))  # where the capacity was lowered
+        self._num_in_shards = max(self._num_in_shards, self.total - len(self))  # if the capacity was lowered
         self.num_drawn, self.num_random, self.last_game = state["taken"], state["num_random"], state["last_game"]
         self._generator.set_state(state["generator"].cpu())
         self._validation_generator.set_state(state["validation_generator"].cpu())
@@ -368,13 +368,13 @@ class Replay:
         self.credit = self._most_credit(state["credit"])
 
     def redraw(self, seed: int) -> None:
-        """Seeds the draws of batches anew, as the batches that would have come next led to a divergence."""
+        """Reseeds the draws of batches, because the next batches led to a divergence."""
         self._generator.manual_seed(seed)
 
 
 def device_for(settings: ReplayConfig, board_size: int, device: torch.device) -> torch.device:
-    """Returns where a ring is to lie: in a GPU's memory where it takes at most a quarter of what is free, so that
-    batches are drawn there; else on the host."""
+    """Returns the device for a ring: the GPU if the ring takes at most a quarter of its free memory, so that batches
+    are drawn there; else the host."""
     needed = settings.capacity * record_layout(board_size)[1] * torch.int64.itemsize
     fits = device.type == "cuda" and 4 * needed <= (free_bytes(device) or 0)
     return device if fits else torch.device("cpu")

@@ -1,4 +1,4 @@
-"""Samples: positions with their history, rules and targets, packed; and the batches that a trainer takes."""
+"""Samples: packed positions with their history, rules and targets; and training batches."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _SIMPLE_KO = SUPERKO.index("simple")
 
 
 def _kept(dtype: torch.dtype, *shape: int | str) -> Any:
-    """Returns a field of `Samples` with the type in which it is kept, the narrowest that is exact, and its shape behind
-    the leading K; "N" and "A" stand for the board's side and number of actions."""
+    """Returns a field of `Samples` with its stored type, the narrowest exact one, and its shape after the leading K;
+    "N" and "A" stand for the board's side and number of actions."""
     return field(metadata={"dtype": dtype, "shape": shape})
 
 
 @dataclass(frozen=True)
 class Samples(TensorFields):
-    """K samples, one row a position; never planes. Values, scores and ownership belong to the side to move."""
+    """K samples, one position per row, never planes. Values, scores and ownership belong to the side to move."""
 
     rows: Tensor = _kept(
         torch.int32, POSITIONS, 2, "N"
-    )  # bit rows, newest first; black, white; int16 kept where N <= 15
+    )  # bit rows, newest first; black, white; stored as int16 if N <= 15
     to_play: Tensor = _kept(torch.int8)
     passes: Tensor = _kept(torch.int8)
     ply: Tensor = _kept(torch.int32)
@@ -46,16 +46,16 @@ class Samples(TensorFields):
     suicide: Tensor = _kept(torch.bool)
     komi: Tensor = _kept(torch.float32)
     policy: Tensor = _kept(torch.float16, "A")  # the search's target, sums to 1
-    policy_weight: Tensor = _kept(torch.float32)  # 0 where the policy is not to be learned
-    reply: Tensor = _kept(torch.int16)  # the other side's next move, -1 where the game ended before it
+    policy_weight: Tensor = _kept(torch.float32)  # 0 if the policy is not a target
+    reply: Tensor = _kept(torch.int16)  # the opponent's next move, -1 if the game ended before it
     value: Tensor = _kept(torch.float32)  # the game's result in [-1, 1]
-    root_value: Tensor = _kept(torch.float32)  # what the search said, in [-1, 1]
-    short_values: Tensor = _kept(torch.float16, 3)  # averages of this and later root values, NaN where nobody kept them
+    root_value: Tensor = _kept(torch.float32)  # the search's value, in [-1, 1]
+    short_values: Tensor = _kept(torch.float16, 3)  # averages of this and later root values, NaN if they were not kept
     score: Tensor = _kept(torch.float32)  # the result in points, komi included
-    ownership: Tensor = _kept(torch.int8, "N", "N")  # 1 mine, -1 the other side's, 0 nobody's
-    board_weight: Tensor = _kept(torch.float32)  # 0 where the final board is unknown: score, ownership are not learned
+    ownership: Tensor = _kept(torch.int8, "N", "N")  # 1 the side to move's, -1 the opponent's, 0 nobody's
+    board_weight: Tensor = _kept(torch.float32)  # 0 if the final board is unknown: score and ownership are no targets
     game: Tensor = _kept(torch.int64)  # the game's number in the run
-    network_step: Tensor = _kept(torch.int64)  # of the network that played; 0 or less for players that have not learned
+    network_step: Tensor = _kept(torch.int64)  # of the network that played; 0 or less for untrained players
 
     def __len__(self) -> int:
         return self.rows.shape[0]
@@ -67,7 +67,7 @@ class Samples(TensorFields):
 
     @classmethod
     def of_records(cls, records: Tensor, board_size: int) -> Samples:
-        """Returns the samples that records hold (int64 [K, W], see `record_layout`), as views of them."""
+        """Returns the samples in records (int64 [K, W], see `record_layout`), as views."""
         words, fields = records.view(torch.uint8), {}
         for name, (dtype, shape, first) in record_layout(board_size)[0].items():
             last = first + math.prod(shape) * dtype.itemsize
@@ -75,7 +75,7 @@ class Samples(TensorFields):
         return cls(**fields)
 
     def records(self) -> Tensor:
-        """Returns the samples in the types in which they are kept, each packed into W words: int64 [K, W]."""
+        """Returns the samples in their stored types, each packed into W words: int64 [K, W]."""
         words = record_layout(self.board_size)[1]
         records = torch.zeros(len(self), words, dtype=torch.int64, device=self.rows.device)
         for name, place in vars(Samples.of_records(records, self.board_size)).items():
@@ -85,20 +85,20 @@ class Samples(TensorFields):
         return records
 
     def packed(self) -> Samples:
-        """Returns the samples on the host in the types in which they are kept; this is the one copy from the device."""
+        """Returns the samples on the host in their stored types; this is the only copy from the device."""
         return Samples.of_records(self.records().cpu(), self.board_size)
 
     def kinds(self) -> Tensor:
-        """Returns which of the bits of KINDS each sample's rules set: uint8 [K]."""
+        """Returns the bits of KINDS that each sample's rules set: uint8 [K]."""
         flags = self.size != self.board_size, self.suicide, self.superko != _SIMPLE_KO, self.scoring != 0
         return torch.stack([flag.to(torch.uint8) << bit for bit, flag in enumerate(flags)]).sum(0, dtype=torch.uint8)
 
     def state(self, kinds: int | None = None, for_encoder: bool = False) -> board.State:
-        """Returns the positions as games: with recent positions and moves, without superko's hashes, so that superko
-        finds only repetitions of the recent positions, and the games can't be played on.
+        """Returns the positions as games, with recent positions and moves but without superko's hashes. So superko
+        finds only repetitions of the recent positions, and the games can't be continued.
 
-        kinds: the bits of KINDS that any of the rules sets; by default the host looks. for_encoder: without strings in
-        atari and hashes, which are most of the work; zero17 never needs them."""
+        kinds: the bits of KINDS that any of the rules sets; by default the host reads them. for_encoder: leaves out
+        hashes and strings in atari, which are most of the work and which zero17 never needs."""
         kinds = union(self.kinds()) if kinds is None else kinds
         is_set: dict[str, Any] = {name: bool(kinds & 1 << bit) for bit, name in enumerate(KINDS)}
         is_set["same_size"] = not is_set.pop("other_size")
@@ -135,22 +135,22 @@ def _on_board(rules: RulesBatch) -> Tensor:
 
 @cache
 def _filled(value: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Returns a number on a device, to be expanded: [1]."""
+    """Returns a number on a device, ready to be expanded: [1]."""
     with torch.inference_mode(False):
         return torch.full((1,), value, dtype=dtype, device=device)
 
 
-# What a batch's rules ask for, in bits: `RulesBatch` has flags of these names, but for the first.
+# What a batch's rules need, in bits: `RulesBatch` has flags of these names, except the first.
 KINDS = ("other_size", "any_suicide", "any_superko", "any_territory")
 
 
 def union(kinds: Tensor) -> int:
-    """Returns the bits that any sample's rules set: uint8 [K], at best on the host."""
+    """Returns the bits that any sample's rules set: uint8 [K], preferably on the host."""
     return int(np.bitwise_or.reduce(kinds.cpu().numpy(), initial=np.uint8(0)))
 
 
 def layout(board_size: int) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
-    """Returns how each field is kept: its type, and its shape without the leading K."""
+    """Returns how each field is stored: its type, and its shape without the leading K."""
     letters = {"N": board_size, "A": board_size * board_size + 1}
     kinds = {
         entry.name: (entry.metadata["dtype"], tuple(letters.get(size) or size for size in entry.metadata["shape"]))
@@ -161,8 +161,8 @@ def layout(board_size: int) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
 
 @cache
 def record_layout(board_size: int) -> tuple[dict[str, tuple[torch.dtype, tuple[int, ...], int]], int]:
-    """Returns how samples lie in records: each field's type, shape and first byte, the widest types first, so that each
-    is aligned; and W, the words of a record."""
+    """Returns the layout of a record: each field's type, shape and first byte, the widest types first for alignment;
+    and W, the words of a record."""
     places, end = {}, 0
     for name, (dtype, shape) in sorted(layout(board_size).items(), key=lambda kind: -kind[1][0].itemsize):
         places[name] = dtype, shape, end
@@ -172,8 +172,8 @@ def record_layout(board_size: int) -> tuple[dict[str, tuple[torch.dtype, tuple[i
 
 @dataclass(frozen=True)
 class TrainingBatch(TensorFields):
-    """What one training step learns from: B samples as they are kept, so that a device gets them in one copy; not yet
-    turned, which the trainer does.
+    """The samples of one training step, in their stored form, so that a device gets them in one copy. The trainer
+    applies the symmetries.
 
     records: int64 [B, W], see `record_layout`. symmetry: int64 [B], a random element of D4 (0 to 7) for every sample.
     board_size: N. kinds: on the host, the bits of KINDS that any of the rules sets."""

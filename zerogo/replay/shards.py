@@ -1,7 +1,7 @@
 """Files of samples, called shards: zipped numpy arrays with a checksum each, written to a temporary name and renamed.
 
-One is `shard-<number of its first sample>-<samples>.npz` and never changes. Shards of actors (`pipeline.actors`) have
-other names, and say whose they are."""
+A shard is `shard-<number of its first sample>-<samples>.npz` and never changes. Shards of actors (`pipeline.actors`)
+have other names, and name their run."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from zerogo.system.runtime import make_directory, remove_leftovers, write_atomic
 
 FORMAT = 1
 MOST_ARRAYS = 100  # of a file; samples have a quarter of them
-MOST_ABOUT = 1_000_000  # values that a file says about its samples
+MOST_ABOUT = 1_000_000  # values of a file about its samples
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-MAX_WAITING = 8  # finished shards that are not written yet, whose samples memory holds
-SNAPSHOTS = 2  # newest ones of a run that may be gone back to
+MAX_WAITING = 8  # finished shards that wait to be written, with their samples in memory
+SNAPSHOTS = 2  # newest snapshots of a run, to which it may return
 _NAME = re.compile(r"shard-(\d{12})-(\d+)\.npz")
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A file of samples by its name: number of its first sample, and how many."""
+    """A file of samples, with the number of its first sample and the count, from its name."""
 
     path: Path
     first: int
@@ -61,15 +61,15 @@ def find_shards(directory: Path) -> list[Shard]:
 
 
 def save_shard(path: str | Path, samples: Samples, about: Mapping[str, Any] | None = None) -> None:
-    """Writes samples to a file, all of them or none. about: plain values that say where they come from."""
+    """Writes samples to a file, completely or not at all. about: plain values about their origin."""
     arrays = {name: tensor.numpy() for name, tensor in vars(samples.packed()).items()}
     arrays["format"] = np.array([FORMAT, len(samples), samples.board_size], np.int64)
     if about is not None:
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
 
     def _write(file: BinaryIO) -> None:
-        # Level 1: histories repeat themselves, so it comes within a third of the best level's size in a fifth of the
-        # time.
+        # Level 1: histories are repetitive, so its files are at most a third larger than the best level's, in a fifth
+        # of the time.
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w") as member:
@@ -79,7 +79,7 @@ def save_shard(path: str | Path, samples: Samples, about: Mapping[str, Any] | No
 
 
 def load_shard(path: str | Path) -> Samples:
-    """Returns the samples of a file, see `load_with_about`. Raises InputError where it can't be read, too."""
+    """Returns the samples of a file, see `load_with_about`; also raises InputError if it can't be read."""
     try:
         return load_with_about(path)[0]
     except FileNotFoundError:
@@ -89,10 +89,10 @@ def load_shard(path: str | Path) -> Samples:
 
 
 def load_with_about(path: str | Path) -> tuple[Samples, Any]:
-    """Returns the samples of a file, and its plain values about them, None where it has none.
+    """Returns the samples of a file, and its plain values about them, or None.
 
-    Raises InputError where the file is cut short, damaged, of another format, or would take far more memory than its
-    size; OSError where the disk cannot read it."""
+    Raises InputError if the file is truncated, damaged, of another format, or would take far more memory than its size;
+    OSError if the disk cannot read it."""
     path = Path(path)
     try:
         with (
@@ -103,8 +103,8 @@ def load_with_about(path: str | Path) -> tuple[Samples, Any]:
         about = bounds.parse_json(arrays.pop("about").tobytes(), MOST_ABOUT) if "about" in arrays else None
     except InputError:
         raise
-    except Exception as error:  # what a damaged archive makes NumPy and zipfile raise has no common kind
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # places before a file's beginning
+    except Exception as error:  # NumPy and zipfile raise many types for a damaged archive
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a seek before a file's beginning
             raise
         what = f"is cut short or damaged ({type(error).__name__}); it must be a whole file of samples"
         raise InputError(f"replay shard {path} {what}") from error
@@ -112,8 +112,8 @@ def load_with_about(path: str | Path) -> tuple[Samples, Any]:
 
 
 def _read_arrays(archive: zipfile.ZipFile, where: str) -> dict[str, np.ndarray]:
-    """Returns the arrays of an archive by name. Raises InputError for one that takes far more memory than its file, in
-    all or by what an array's header says; whatever NumPy and zipfile raise where it is damaged."""
+    """Returns the arrays of an archive by name. Raises InputError if it would take far more memory than its file, in
+    total or by an array's header; for a damaged archive, whatever NumPy and zipfile raise."""
     bounds.require_ratio(archive, where)
     arrays, members = {}, archive.infolist()
     if len(members) > MOST_ARRAYS:
@@ -148,10 +148,10 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:
 class ShardFolder:
     """The files of a replay in a directory.
 
-    A thread writes them, one after the other: compressing leaves Python to others meanwhile. Once a file cannot be
-    written, none is that comes after it, as the numbers would have a gap, and `write` and `flush` raise why. What is no
-    longer counted, or has left the window, goes only when no snapshot of the run needs it any more. call: does what
-    writes, for example again and again."""
+    A thread writes them one after another, since compression releases Python's lock. Once a file cannot be written, no
+    later one is, because the numbers would have a gap, and `write` and `flush` raise the error. Files that no longer
+    count, or have left the window, are removed once no snapshot of the run needs them. call: performs writes, for
+    example with retries."""
 
     def __init__(self, directory: str | Path, call: Callable[..., Any]) -> None:
         self.directory = make_directory(directory)
@@ -160,18 +160,18 @@ class ShardFolder:
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: deque[Future[None]] = deque()
         self._has_failed = False
-        self._edges = deque([0], maxlen=SNAPSHOTS)  # before which samples no window needs, at the last snapshots
+        self._edges = deque([0], maxlen=SNAPSHOTS)  # the first sample that a window needed, at the last snapshots
         self._obsolete: set[Path] = set()
 
     def usable(self, limit: float) -> tuple[list[Shard], int]:
-        """Returns the files that hold samples with numbers below `limit`, in their order, and the end of the last file
-        that holds only such samples. Files with later samples become obsolete."""
+        """Returns the files with samples numbered below `limit`, in order, and the end of the last file that has only
+        such samples. Files with later samples become obsolete."""
         end = max((shard.end for shard in self._shards if shard.end <= limit), default=0)
         self._obsolete = {shard.path for shard in self._shards if shard.end > limit}
         return [shard for shard in self._shards if shard.first < limit], end
 
     def write(self, first: int, samples: Samples) -> None:
-        """Hands a finished shard to the thread; waits where `MAX_WAITING` are not written yet."""
+        """Hands a finished shard to the thread; waits while `MAX_WAITING` are unwritten."""
         self.flush(MAX_WAITING - 1)
         path = shard_path(self.directory, first, len(samples))
         self._thread = self._thread or ThreadPoolExecutor(1, "shards")
@@ -185,7 +185,7 @@ class ShardFolder:
             self._has_failed = False
 
     def flush(self, max_left: int = 0) -> None:
-        """Waits until at most so many shards are left to write."""
+        """Waits until at most `max_left` shards are unwritten."""
         while self._waiting and (len(self._waiting) > max_left or self._waiting[0].done()):
             self._waiting[0].result()
             self._waiting.popleft()
