@@ -1,4 +1,4 @@
-"""Many games at once: start, step, legal moves, captures, hashes, superko. `zerogo.game` explains the rules."""
+"""Many games at once: new games, moves, legal moves, captures, hashes, superko. `zerogo.game` explains the rules."""
 
 from zerogo.board.position import BLACK, WHITE, Position
 from zerogo.board.state import NO_MOVE, State, from_stones, new_games, put_, replay, step, step_

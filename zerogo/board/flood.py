@@ -1,18 +1,18 @@
 """Boards as bit rows, their neighbours, flood fills and eyes over a whole batch.
 
 A plane of a board is int32 [..., N]: bit c of row r is the point in row r and column c (N <= 25, so a row always fits).
-Most operations on a plane are then a handful of bitwise operations on N words instead of on N*N numbers: on 2 cores
-this is what makes a step of a thousand games cost what a step of one costs elsewhere.
+Most operations on a plane are then a few bitwise operations on N words instead of N*N numbers. So on 2 cores a step of
+a thousand games costs as much as a step of one game elsewhere.
 
-A flood fill is often written as a convolution with a cross-shaped kernel, cut off at the region and repeated until
-nothing changes: each round takes one step in every direction. Here a round takes the same steps for the 25 points of a
-row in one operation: `rows << 1` and `rows >> 1` are the horizontal taps, the rows above and below the vertical ones,
-`|` is the sum and `& within` the mask. docs/benchmarks.md compares their speed.
+A flood fill is often written as a convolution with a cross-shaped kernel, masked by the region and repeated until
+nothing changes: each round takes one step in every direction. Here a round takes the same steps for all points of a row
+in one operation: `rows << 1` and `rows >> 1` are the horizontal taps, the rows above and below the vertical ones, `|`
+is the sum and `& within` the mask. docs/benchmarks.md compares their speed.
 
-A flood must reach its fixpoint. Kernels do so by themselves, board by board. Torch must not wait for the host to see
-what still grows, so there strings are found in a number of rounds that is proven enough (`string_labels`). Both give
-the same result. Elsewhere, where a look by the host spares work, `host_read_is_free` is the one place that decides
-whether it is allowed inside a step; between moves it always is."""
+A flood must reach its fixpoint. Kernels check for it board by board. Torch must not wait for the host to see what still
+grows, so it finds strings in a number of rounds that is proven sufficient (`string_labels`). Both give the same result.
+`host_read_is_free` decides everywhere whether the host may read a tensor inside a step to save work; between moves it
+always may."""
 
 import math
 from functools import cache
@@ -24,8 +24,8 @@ from zerogo import kernels
 
 
 def host_read_is_free(tensor: Tensor) -> bool:
-    """Returns whether the host may look at this tensor inside a step, and so let a loop depend on it. To look is to
-    read a tensor into Python, which waits for a GPU; so only tensors on the CPU are looked at."""
+    """Returns whether the host may read this tensor into Python inside a step, so that a loop may depend on it. Reading
+    waits for a GPU, so only tensors on the CPU may be read."""
     return tensor.device.type == "cpu"
 
 
@@ -57,10 +57,10 @@ def points_to_rows(points: Tensor, board_size: int) -> Tensor:
 
 
 def neighbours(rows: Tensor) -> Tensor:
-    """Returns the points next to a point of the plane, itself included only where it has a neighbour in it: int32 [...,
-    N] -> the same shape.
+    """Returns the points next to a point of the plane; a point of the plane only if it has a neighbour there, too:
+    int32 [..., N] -> the same shape.
 
-    Bits may run over the last column: mask the result with a plane of the board."""
+    Bits may lie beyond the last column: mask the result with a plane of the board."""
     near = rows << 1
     near |= rows >> 1
     near[..., 1:] |= rows[..., :-1]
@@ -84,8 +84,8 @@ def count(rows: Tensor) -> Tensor:
 def has_one_point(rows: Tensor) -> Tensor:
     """Returns whether a plane holds exactly one point: int32 [..., N] -> bool [...].
 
-    The sum of the rows is a power of two for one point. For points in several rows it may be one, too, as 1 + 1 is, so
-    the upper half of each number counts the rows that are not empty: there must be one."""
+    For one point the sum of the rows is a power of two. For points in several rows it may be one as well (1 + 1), so
+    the upper half of each number counts the rows that are not empty: exactly one."""
     tagged = torch.where(rows != 0, rows.to(torch.int64) + (1 << 32), 0).sum(-1)
     low = tagged & 0xFFFFFFFF
     return ((tagged >> 32) == 1) & ((low & (low - 1)) == 0)
@@ -109,7 +109,7 @@ def flood(seeds: Tensor, within: Tensor) -> Tensor:
 
 
 def _flood_bounded(rows: Tensor, within: Tensor) -> Tensor:
-    """The same without a look by the host: a point is reached if the string that it belongs to holds a seed."""
+    """Does the same without reading tensors: a point is reached if its string has a seed."""
     board_size = rows.shape[-1]
     inside = unpack_rows(within).flatten(-2)
     labels = string_labels(inside, board_size)
@@ -120,17 +120,17 @@ def _flood_bounded(rows: Tensor, within: Tensor) -> Tensor:
 
 
 def string_labels(inside: Tensor, board_size: int, colour: Tensor | None = None) -> Tensor:
-    """Returns for every point the label of its string, the same for all its points: bool [X, P] -> int64 [X, P], a
-    point's own index where outside.
+    """Returns for every point the label of its string, the same for all points of a string: bool [X, P] -> int64 [X,
+    P]. Points outside get their own index.
 
-    colour: int8 [X, P], where given only points of equal colour are connected. Borůvka's algorithm: in a round every
-    string joins a neighbouring part along its smallest edge, so the parts of a string at least halve, and ceil(log2 P)
-    rounds are enough; in a round chains of joins are shortened by pointer doubling, ceil(log2 P) times. No step depends
-    on the data, so nothing waits for the host."""
+    colour: int8 [X, P]; if given, only points of equal colour are connected. This is Borůvka's algorithm: in each round
+    every part of a string joins a neighbouring part along its smallest edge, so the number of parts at least halves,
+    and ceil(log2 P) rounds suffice. In a round pointer doubling shortens chains of joins, ceil(log2 P) times. No step
+    depends on the data, so nothing waits for the host."""
     num_points = inside.shape[-1]
     rounds = max(1, math.ceil(math.log2(max(2, num_points))))
     points = torch.arange(num_points, device=inside.device)
-    edges = []  # for steps to the right and down, which points are connected with the next one
+    edges = []  # right and down: which points are connected with the next one
     for distance, has_next in (
         (1, points % board_size < board_size - 1),
         (board_size, points < num_points - board_size),
@@ -155,7 +155,7 @@ def string_labels(inside: Tensor, board_size: int, colour: Tensor | None = None)
 
 
 def _join(best: Tensor, labels: Tensor, board_size: int) -> Tensor:
-    """Returns each part's new parent along its smallest edge; of two parts that chose the same edge the one with the
+    """Returns each part's new parent along its smallest edge; if two parts chose the same edge, the one with the
     smaller label becomes the root."""
     num_points = labels.shape[-1]
     points = torch.arange(num_points, device=labels.device)
@@ -179,8 +179,8 @@ CORNERS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 def eyes(stones: Tensor, on_board: Tensor) -> Tensor:
     """Returns the eyes of a colour: its stones and the points on the board int32 [B, N] -> int32 [B, N].
 
-    An eye is an empty point whose neighbours all hold own stones, and at least three of its four diagonals; at the edge
-    all of them. What lies off the board counts as own. The point itself may be occupied: callers leave those out."""
+    An eye is an empty point with own stones on all neighbours and on at least three of its four diagonals, at the edge
+    on all of them. Points off the board count as own. The point itself may be occupied: callers exclude that."""
     around, here, edge = _around(stones, on_board)
     return (_fits(around, edge) & ~here) >> 1
 
@@ -189,7 +189,7 @@ def eye_makers(stones: Tensor, empty: Tensor, on_board: Tensor) -> Tensor:
     """Returns the empty points where a stone of that colour makes an eye of one of the eight points around it: int32
     [B, N] each -> int32 [B, N].
 
-    Neither what the stone captures nor whether it may be played is asked."""
+    Captures and legality of the move are ignored."""
     n = stones.shape[-1]
     around, here, edge = _around(stones, on_board)
     wanting = (empty << 1) & ~(_fits(around, edge) & ~here)
@@ -203,10 +203,10 @@ def eye_makers(stones: Tensor, empty: Tensor, on_board: Tensor) -> Tensor:
 
 
 def _around(stones: Tensor, on_board: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Returns for each of SIDES and CORNERS the points whose neighbour there is own or off the board, the points that
-    are own or off the board themselves, and the points at the edge: int32 [B, N] each.
+    """Returns for each of SIDES and CORNERS the points whose neighbour there is own or off the board; the points that
+    are own or off the board themselves; and the points at the edge: int32 [B, N] each.
 
-    All bits are shifted up by one, so that the border on the left has a place."""
+    All bits are shifted up by one, to make room for the left border."""
     n = stones.shape[-1]
     outside = ~torch.nn.functional.pad(on_board << 1, (1, 1))
     solid = torch.nn.functional.pad(stones << 1, (1, 1)) | outside
@@ -218,7 +218,7 @@ def _around(stones: Tensor, on_board: Tensor) -> tuple[list[Tensor], Tensor, Ten
 
 
 def _fits(around: list[Tensor], edge: Tensor) -> Tensor:
-    """Returns where the eight neighbours make an eye of an empty point; all as in `_around`."""
+    """Returns where the eight neighbours make an empty point an eye; arguments and result as in `_around`."""
     left, right, up, down, a, b, c, d = around
     above, below = a & b, c & d
     at_least_three = (above & (c | d)) | (below & (a | b))

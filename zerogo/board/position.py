@@ -1,12 +1,11 @@
-"""What the rules need of a position, and one move in all games at once.
+"""A position as the rules need it, and one move in all games at once.
 
-The key to the speed is `atari`: the stones whose string has exactly one liberty. With it, legality of every point of a
-board is one look at the neighbours, and a move can only change the strings that it touches: its own, at most four of
-the opponent's, and those beside what it captured. No other string is looked at. `find_atari` recomputes it from nothing
-and is what the tests hold it against.
+The key to the speed is `atari`: the stones whose string has exactly one liberty. With it, the legality of a point
+depends on its neighbours only, and a move can only change strings that it touches: its own, at most four of the
+opponent's, and those next to captured stones. `find_atari` recomputes it from the stones, and tests compare the two.
 
-These are torch operations that never wait for a device, the reference for the kernels, which have legality and the
-move inside larger operations (`kernels/*/board.py`)."""
+These torch operations never wait for a device. They are the reference for the kernels, which do legality and moves
+inside larger operations (`kernels/*/board.py`)."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -23,11 +22,11 @@ BLACK, WHITE = 1, 2
 
 @dataclass(frozen=True)
 class Position(TensorFields):
-    """Positions of B games: all that the rules but superko ask for. Rows are bit rows (see `zerogo.board.flood`).
+    """Positions of B games, with all that the rules except superko need. Rows are bit rows (see `zerogo.board.flood`).
 
     black, white, atari: int32 [B, N] stones, and the stones whose string has exactly one liberty. to_play: int8 [B], 1
-    or 2. passes: int8 [B], passes in a row just made. ply: int32 [B]. ko: int16 [B], the point banned by the simple ko
-    rule, -1 for none. hash: int64 [B], Zobrist hash of the stones. captures: int32 [B, 2], stones captured so far by
+    or 2. passes: int8 [B], consecutive passes just made. ply: int32 [B]. ko: int16 [B], the point banned by the simple
+    ko rule, -1 for none. hash: int64 [B], Zobrist hash of the stones. captures: int32 [B, 2], stones captured so far by
     Black, by White. finished: bool [B]. In samples for an encoder atari and hash are None."""
 
     black: Tensor
@@ -58,7 +57,7 @@ class Position(TensorFields):
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """The device of the tensors."""
         return self.black.device
 
     @property
@@ -68,7 +67,7 @@ class Position(TensorFields):
 
 
 def own_and_opponent(position: Position) -> tuple[Tensor, Tensor]:
-    """Returns the stones of the side to move and of the other: int32 [B, N] each."""
+    """Returns the stones of the side to move and of its opponent: int32 [B, N] each."""
     is_black = (position.to_play == BLACK).unsqueeze(-1)
     return torch.where(is_black, position.black, position.white), torch.where(is_black, position.white, position.black)
 
@@ -76,7 +75,7 @@ def own_and_opponent(position: Position) -> tuple[Tensor, Tensor]:
 def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the stones whose string has exactly one liberty, and those whose string has none: int32 [B, N] each.
 
-    By floods alone, for all strings at once: a string has one liberty exactly if, for every bit of the liberties'
+    Uses floods alone, for all strings at once: a string has one liberty exactly if, for every bit of the points'
     indices, it does not touch both a liberty with that bit and one without."""
     with_bit, empty = _index_bits(black.shape[-1], black.device), (on_board & ~(black | white)).unsqueeze(1)
     seeds = flood.neighbours(torch.cat([empty & with_bit, empty & ~with_bit], dim=1))
@@ -89,17 +88,17 @@ def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, 
 
 @cache
 def _index_bits(board_size: int, device: torch.device) -> Tensor:
-    """Returns for each bit of the points' indices the points that have it: int32 [n, N]."""
+    """Returns for each bit of the points' indices the points whose index has it: int32 [n, N]."""
     index = torch.arange(board_size * board_size, device=device).view(board_size, board_size)
     num_bits = max(1, (board_size**2 - 1).bit_length())
     return flood.pack_rows(torch.stack([(index >> bit) & 1 != 0 for bit in range(num_bits)]))
 
 
 def legal_rows(position: Position, on_board: Tensor, suicide: Tensor | None) -> Tensor:
-    """Returns the points that may be played but for superko: int32 [B, N]; none in a finished game.
+    """Returns the legal points, superko not considered: int32 [B, N]; none in a finished game.
 
-    suicide: bool [B], None where no game allows it. A point is legal if a neighbour is empty, an own string with
-    another liberty, or an opponent's string in atari, and it is not banned by ko."""
+    suicide: bool [B], None if no game allows it. A point is legal if a neighbour is empty, an own string with another
+    liberty, or an opponent's string in atari, and it is not banned by ko."""
     own_stones, opponent = own_and_opponent(position)
     empty = on_board & ~(own_stones | opponent)
     legal = flood.neighbours(empty | (own_stones & ~position.atari) | (opponent & position.atari))
@@ -112,11 +111,11 @@ def legal_rows(position: Position, on_board: Tensor, suicide: Tensor | None) -> 
 def play(
     position: Position, actions: Tensor, on_board: Tensor, suicide: Tensor | None, cap: Tensor
 ) -> tuple[Position, Tensor]:
-    """Returns the positions after one action in every game that goes on, and the stones that it took off the board,
-    black and white ones int32 [B, 2, N]: actions int64 [B], legal (not checked).
+    """Returns the positions after one action in every running game, and the black and white stones that it removed,
+    int32 [B, 2, N]. actions: int64 [B], legal (not checked).
 
-    cap: int32 [B], a game is finished at this ply. Two passes in a row finish it too. Finished games stay as they are.
-    """
+    cap: int32 [B], the ply at which a game is finished. Two passes in a row finish it, too. Finished games stay
+    unchanged."""
     own_stones, opponent = own_and_opponent(position)
     place = flood.points_to_rows(torch.where(position.finished, -1, actions), position.board_size)
     own_stones = own_stones | place
@@ -132,7 +131,7 @@ def play(
         lost = torch.where(is_dead.unsqueeze(-1), string, 0)
     has_one_liberty = flood.has_one_point(flood.neighbours(strings) & (empty | lost).unsqueeze(1)) & ~is_captured
     in_atari = _union(torch.where(has_one_liberty.unsqueeze(-1), strings, 0))
-    # Strings in atari beside removed stones have now two liberties or more, their last one and a new one.
+    # Strings in atari next to removed stones now have two liberties or more, their last one and a new one.
     relieved = _strings_beside(captured, own_stones & position.atari)
     if suicide is not None:
         relieved |= _strings_beside(lost, opponent & position.atari)
@@ -151,8 +150,8 @@ def _union(planes: Tensor) -> Tensor:
 
 
 def _touched_strings(place: Tensor, own_stones: Tensor, opponent: Tensor) -> Tensor:
-    """Returns the placed stone's own string, then the opponent's on its left, right, upper and lower side, empty where
-    there is none: int32 [B, N] -> int32 [B, 5, N]."""
+    """Returns the placed stone's own string, then the opponent's strings on its left, right, upper and lower side,
+    empty for none: int32 [B, N] -> int32 [B, 5, N]."""
     above, below = torch.zeros_like(place), torch.zeros_like(place)
     above[:, :-1], below[:, 1:] = place[:, 1:], place[:, :-1]
     seeds = torch.stack([place, place >> 1, place << 1, above, below], dim=1)
@@ -166,11 +165,11 @@ def _strings_beside(removed: Tensor, stones: Tensor) -> Tensor:
 def _after(
     before: Position, actions: Tensor, own_rows: Tensor, opponent: Tensor, atari: Tensor, captured: Tensor, lost: Tensor
 ) -> tuple[Position, Tensor]:
-    """Puts the position together: colours, ko, hash, captures and counters.
+    """Assembles the position after a move: colours, ko, hash, captures and counters.
 
-    captured: the opponent's stones removed, lost: own ones, by suicide with this move (never both in one game;
-    `State.lost` is those of the whole game). The simple ko rule bans a point if a single stone
-    was taken there by a single stone, whose only liberty is that point."""
+    captured: the opponent's stones removed. lost: own stones removed by suicide with this move, never both in one game
+    (`State.lost` has those of the whole game). The simple ko rule bans a point if a single stone was captured there by
+    a single stone, whose only liberty is that point."""
     is_black, by_colour = before.to_play == BLACK, (before.to_play == BLACK).unsqueeze(-1)
     goes_on, pass_action = ~before.finished, before.board_size**2
     removed, is_taken = captured | lost, (captured != 0).any(-1)
@@ -204,30 +203,30 @@ def _after(
 
 @cache
 def zobrist_keys(device: torch.device) -> Tensor:
-    """Returns the Zobrist keys of (colour, row, column) on a 25x25 board, so that a position hashes alike whatever the
-    batch's largest side is: int64 [2, 25, 25] for (black, white), row, column."""
+    """Returns the Zobrist keys of (colour, row, column) on a 25x25 board, so that a position's hash does not depend on
+    the batch's largest side: int64 [2, 25, 25] for (black, white), row, column."""
     return rng.split(rng.key(0x60), 2 * MAX_SIZE * MAX_SIZE).view(2, MAX_SIZE, MAX_SIZE).to(device)
 
 
 @cache
 def point_keys(board_size: int, device: torch.device) -> Tensor:
-    """Returns the keys of a batch's actions: int64 [2 * A], Black's points and a 0 for pass, then White's."""
+    """Returns the keys of all actions: int64 [2 * A], Black's points and 0 for the pass, then White's."""
     table = zobrist_keys(device)[:, :board_size, :board_size].reshape(2, -1)
     return torch.nn.functional.pad(table, (0, 1)).flatten()
 
 
 def hash_rows(rows: Tensor, colour: Tensor | int | slice) -> Tensor:
-    """Returns the XOR of the keys of all points of planes as stones of a colour: int32 [..., N] -> int64 [...].
+    """Returns the XOR of the keys of a plane's points as stones of a colour: int32 [..., N] -> int64 [...].
 
     colour: 0 for Black, 1 for White, as int64 [...] or one for all planes; slice(2): planes [..., 2, N] of both."""
     keys = zobrist_keys(rows.device)[colour, : rows.shape[-1], : rows.shape[-1]]
     words = torch.where(flood.unpack_rows(rows), keys, 0).flatten(-2)
-    while (half := words.shape[-1] // 2) > 0:  # by halves, as torch has no such reduction
+    while (half := words.shape[-1] // 2) > 0:  # by halves, as torch has no XOR reduction
         words = torch.cat([words[..., :half] ^ words[..., half : 2 * half], words[..., 2 * half :]], dim=-1)
     return words.squeeze(-1)
 
 
 def hash_stones(black: Tensor, white: Tensor) -> Tensor:
     """Returns the Zobrist hash of positions: int32 [..., N] each -> int64 [...]."""
-    both = hash_rows(torch.stack((black, white), dim=-2), slice(2))  # at once: it is many launches
+    both = hash_rows(torch.stack((black, white), dim=-2), slice(2))  # both at once, to save launches
     return both[..., 0] ^ both[..., 1]

@@ -1,8 +1,8 @@
 """Random draws as pure functions of (seed, game, ply, purpose, …). So a game has the same draws alone or among
-thousands, and on any device. The network's outputs may still round differently in another batch or on another device;
-CUDA also computes convolutions of float32 in TF32 unless torch.backends.cudnn.allow_tf32 is set to False.
+thousands, on any device. The network's outputs may still round differently in another batch or on another device; and
+CUDA computes float32 convolutions in TF32 unless torch.backends.cudnn.allow_tf32 is False.
 
-A key is an int64 tensor, mixed as `kernels.shared` says. Nothing here has a state, so nothing has to be saved."""
+A key is an int64 tensor, mixed as in `kernels.shared`. There is no state, so nothing has to be saved."""
 
 import torch
 from torch import Tensor
@@ -17,18 +17,18 @@ __all__ = [
 
 
 def key(seed: int | Tensor, *words: Tensor | int) -> Tensor:
-    """Returns int64 keys that mix the seed with every word, in this order; tensors (integers) broadcast."""
+    """Returns int64 keys that mix the seed with every word in order; integer tensors broadcast."""
     return _mixed((seed, *words), 0)
 
 
 def below(number: int, seed: int | Tensor, *words: Tensor | int) -> Tensor:
-    """Returns whole numbers from 0 to number - 1, one drawn by each of the keys `key(seed, *words)`: int64. number: a
-    power of two, at least 2."""
+    """Returns one integer from 0 to number - 1 for each of the keys `key(seed, *words)`: int64. number: a power of two,
+    at least 2."""
     return _mixed((seed, *words), number - 1)
 
 
 def _mixed(words: tuple[Tensor | int, ...], mask: int) -> Tensor:
-    """Returns the keys, or with a mask of low bits the numbers that they draw."""
+    """Returns the keys, or with a mask of low bits the integers that they draw."""
     tensors = [word for word in words if isinstance(word, Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")
     fast = kernels.module_for("draws", device) if tensors else None
@@ -39,29 +39,27 @@ def _mixed(words: tuple[Tensor | int, ...], mask: int) -> Tensor:
 
 
 def split(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
-    """Returns n different keys of each key: int64 [...] -> int64 [..., n]; with `places`, the draws at these indices of
-    a longer list.
+    """Returns n different keys of each key: int64 [...] -> int64 [..., n].
 
-    places: int64 [..., n], which of a key's numbers, from 0 on, are wanted; None is 0 to n - 1. So the draws for the
-    points of a small board are the same inside the tensors of a larger one. It means the same in all functions below;
-    the last place is the largest."""
+    places, here and below: int64 [..., n], the indices of the draws in a key's sequence, the last one the largest; None
+    for 0 to n - 1. With them a small board has the same draws inside the tensors of a larger one."""
     index = torch.arange(n, dtype=torch.int64, device=keys.device) if places is None else places
     return mix(keys.unsqueeze(-1) + (index + 1) * GOLDEN)
 
 
 def uniform(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
-    """Returns n uniform numbers of each key: int64 [...] -> float32 [..., n], never 0 or 1, so a logarithm is safe."""
-    bits = (split(keys, n, places) >> 40) & 0xFFFFFF  # 24 bits are what a float32 holds exactly
+    """Returns n uniform numbers per key: int64 [...] -> float32 [..., n], never 0 or 1, so a logarithm is safe."""
+    bits = (split(keys, n, places) >> 40) & 0xFFFFFF  # a float32 holds 24 bits exactly
     return ((bits.to(torch.float32) + 0.5) * (1.0 / 16777216.0)).clamp(max=1.0 - 2.0**-24)
 
 
 def gumbel(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
-    """Returns n standard Gumbel numbers of each key: int64 [...] -> float32 [..., n]."""
+    """Returns n standard Gumbel numbers per key: int64 [...] -> float32 [..., n]."""
     return -torch.log(-torch.log(uniform(keys, n, places)))
 
 
 def normal(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
-    """Returns n standard normal numbers of each key (Box-Muller): int64 [...] -> float32 [..., n]."""
+    """Returns n standard normal numbers per key (Box-Muller): int64 [...] -> float32 [..., n]."""
     both = None if places is None else torch.cat([places, places + places[..., -1:] + 1], dim=-1)
     pairs = uniform(keys, 2 * n, both)
     radius = torch.sqrt(-2.0 * torch.log(pairs[..., :n]))
@@ -72,7 +70,7 @@ def log_gamma(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tens
     """Returns the logarithm of Gamma(alpha, 1) numbers: keys int64 [...], alpha float32 [..., n] > 0 -> float32 [...,
     n].
 
-    Marsaglia and Tsang (2000) for alpha + 1, brought down by U^(1/alpha) in logarithms, where a small alpha can't
+    Marsaglia and Tsang (2000) for alpha + 1, scaled by U^(1/alpha) in logarithms, so that a small alpha does not
     underflow."""
     n = alpha.shape[-1]
     d = alpha + (1.0 - 1.0 / 3.0)
@@ -91,8 +89,8 @@ def log_gamma(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tens
 
 
 def dirichlet(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tensor:
-    """Returns vectors of Dirichlet(alpha), which sum to 1: keys int64 [B], alpha float32 [B, n], 0 where an entry takes
-    no part -> float32 [B, n]."""
+    """Returns vectors of Dirichlet(alpha), which sum to 1: keys int64 [B], alpha float32 [B, n], 0 to exclude an entry
+    -> float32 [B, n]."""
     takes_part = alpha > 0
     logs = log_gamma(keys, torch.where(takes_part, alpha, torch.ones_like(alpha)), places)
     return torch.softmax(torch.where(takes_part, logs, torch.full_like(logs, -torch.inf)), dim=-1)
@@ -100,6 +98,7 @@ def dirichlet(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tens
 
 def choose(keys: Tensor, weights: Tensor) -> Tensor:
     """Returns an index of each row, drawn in proportion to the weights: keys int64 [B], weights [B, n] (bool or >= 0,
-    not all 0) -> int64 [B]. By the Gumbel trick: no cumulative sum may round a weight of 0 into a choice."""
+    not all 0) -> int64 [B]. It uses the Gumbel trick, because a cumulative sum might round a weight of 0 into a
+    choice."""
     logits = torch.log(weights.to(torch.float32))
     return (logits + gumbel(keys, weights.shape[-1])).argmax(dim=-1)

@@ -1,10 +1,10 @@
-"""The games themselves: a position, its rules and its history; how games begin, continue and are replaced.
+"""The state of games: position, rules and history; how games begin, continue and are replaced.
 
-Superko needs every earlier position of a game, by its hash. `State.seen` [B, H] holds the hash at each ply. On the CPU,
-whose kernels use it, `State.links` [B, 3H] makes it a hash table with chains: its first 2H entries hold, for each value
-of the hash's low bits, the last ply with such a hash, the other H hold for each ply the one before it in its chain; -1
-ends a chain. So a look-up costs about one read instead of H. Elsewhere all of `seen` is compared, and `links` is
-[B, 0]."""
+Superko needs the hash of every earlier position of a game: `State.seen` [B, H] holds the hash at each ply. For the
+CPU's kernels, `State.links` [B, 3H] makes it a hash table with chains. The first 2H entries hold, for each value of the
+hash's low bits, the last ply with such a hash; the other H entries hold for each ply the previous one in its chain, -1
+at the end. So a look-up costs about one read instead of H. Elsewhere all of `seen` is compared, and `links` is [B,
+0]."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ from zerogo.kernels import copies
 from zerogo.kernels.shared import HistoryFields
 from zerogo.rules import GameRules, RulesBatch
 
-RECENT = 7  # previous positions that are remembered for the encoders (AlphaGo Zero looks at 8)
+RECENT = 7  # previous positions kept for the encoders (AlphaGo Zero uses 8 positions)
 RECENT_MOVES = 5
 NO_CAP = 2**30
-MoveCap = int | Sequence[int] | None  # the ply at which games are finished, one for all or one for each
-NO_MOVE = -1  # in the records that `replay` takes, behind a game's end
-NOT_SEEN = -(2**63) + 1  # fills the unused places of `seen`; a position has this hash with a chance of 2^-64
-FIRST_WIDTH = 32  # H after the first move; it doubles when it is used up, so it is a power of two
-HISTORY = HistoryFields._fields  # what a move is written into
+MoveCap = int | Sequence[int] | None  # the ply at which games are finished: one for all, or one per game
+NO_MOVE = -1  # after a game's end in the records for `replay`
+NOT_SEEN = -(2**63) + 1  # fills unused entries of `seen`; a position has this hash with probability 2^-64
+FIRST_WIDTH = 32  # H after the first move; it doubles when it is full, so it is a power of two
+HISTORY = HistoryFields._fields  # which a move updates
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class State(Position):
     """B games: their positions (see `Position`), rules and history.
 
     on_board: int32 [B, N], the points that exist. cap: int32 [B], the ply at which a game is finished. seen: int64 [B,
-    H], the hash of the stones at each ply, by ply (H is 0 where nobody kept them); links: int32 [B, 3H], how it is
-    searched. lost: int32 [B, 2, N], points where a black, a white stone was ever removed (`lost` in `position` is
-    another thing: the stones of one suicide): only there can a move repeat a position, which had its stone there.
-    recent: int32 [B, 7, 2, N], black and white stones of the previous positions, newest first, empty where there were
-    none. moves: int16 [B, 5], previous actions, newest first, -1 where there were none; in records where one side moves
-    twice in a row, -1 before that, too. start_balance: int32 [B], black less white stones that stood before the first
-    move. ply_bound: at least the largest ply, a number on the host that says when `seen` must become wider."""
+    H], the hash of the stones at each ply (H is 0 if they were not kept). links: int32 [B, 3H], the hash table for it.
+    lost: int32 [B, 2, N], points where a black or a white stone was ever removed (`lost` in `position` means the stones
+    of one suicide): only there can a move repeat a position, which had the stone. recent: int32 [B, 7, 2, N], black and
+    white stones of the previous positions, newest first, empty before the first. moves: int16 [B, 5], previous actions,
+    newest first, -1 for none; in records where one side moves twice in a row, also -1 before that. start_balance: int32
+    [B], black minus white stones before the first move. ply_bound: an upper bound of the plies, on the host, by which
+    `seen` is widened."""
 
     rules: RulesBatch
     on_board: Tensor
@@ -58,11 +58,11 @@ class State(Position):
 
     @property
     def suicide(self) -> Tensor | None:
-        """bool [B] whether a game allows suicide, None where no game of the batch does."""
+        """bool [B]: whether a game allows suicide; None if no game of the batch does."""
         return self.rules.suicide if self.rules.any_suicide else None
 
     def with_lasting_bounds(self) -> Self:
-        """Returns the games with the greatest ply that `seen` has room for."""
+        """Returns the games with `ply_bound` at the largest ply for which `seen` has room."""
         return dataclasses.replace(self, ply_bound=self.seen.shape[1] - 1)
 
     def to(self, device: torch.device | str) -> Self:
@@ -74,13 +74,13 @@ class State(Position):
 
 
 def links_of(seen: Tensor, width: int) -> Tensor:
-    """Returns the chains through all that was seen: int64 [B, n], to be widened to H = width >= n places -> int32 [B,
-    3H]; [B, 0] where no kernel reads them."""
+    """Returns the hash table for `seen`: int64 [B, n], to be widened to H = width >= n -> int32 [B, 3H]; [B, 0] if no
+    kernel reads it."""
     num_games, plies = seen.shape
     if seen.device.type != "cpu":
         return seen.new_empty((num_games, 0), dtype=torch.int32)
-    trash = 2 * width  # in place of a hash's low bits: what was not seen is in no chain
-    if plies == 1:  # new games, which begin all the time: there is no chain yet
+    trash = 2 * width  # in place of a hash's low bits: unused entries are in no chain
+    if plies == 1:  # new games, the frequent case, have no chain yet
         return torch.full((num_games, 3 * width), -1, dtype=torch.int32).scatter_(1, seen & (trash - 1), 0)
     links = torch.full((num_games, 3 * width + 1), -1, dtype=torch.int32)
     slot = torch.where(seen == NOT_SEEN, trash, seen & (trash - 1))
@@ -93,7 +93,7 @@ def links_of(seen: Tensor, width: int) -> Tensor:
 
 
 def with_atari(state: State) -> State:
-    """Returns the games with their strings in atari, which samples do not hold."""
+    """Returns the games with their strings in atari, which samples lack."""
     if state.atari is not None:
         return state
     return dataclasses.replace(state, atari=find_atari(state.black, state.white, state.on_board)[0])
@@ -162,19 +162,19 @@ def _without_history(
     )
 
 
-# How they go on
+# How games continue
 
 
 def step(state: State, actions: Tensor) -> State:
     """Returns the games after one action each: int64 [B] points or P for pass, legal by `legal_actions` (not checked).
-    Finished games stay."""
+    Finished games stay unchanged."""
     cloned = {name: getattr(state, name).clone(memory_format=torch.contiguous_format) for name in HISTORY}
     return step_(dataclasses.replace(state, **cloned), actions)
 
 
 def step_(state: State, actions: Tensor) -> State:
-    """The same, but writes into the history of the given state, which must not be used again: this saves a copy where
-    nobody goes back to it."""
+    """Does the same, but writes into the history of the given state, which must not be used again. This saves a
+    copy."""
     if actions.shape != (state.num_games,):
         shape, expected = list(actions.shape), f"[{state.num_games}], one for each game"
         raise ValueError(f"step: actions are {shape}; they must be {expected}")
@@ -197,8 +197,8 @@ def step_(state: State, actions: Tensor) -> State:
 
 
 def _remember_(seen: Tensor, links: Tensor, hashes: Tensor, ply: Tensor, goes_on: Tensor) -> None:
-    """Writes the positions after a move into `seen` and `links`: hashes int64 [B], ply int32 [B]; games that do not go
-    on stay as they are."""
+    """Writes the positions after a move into `seen` and `links`: hashes int64 [B], ply int32 [B]; games that are over
+    stay unchanged."""
     width, game = seen.shape[1], torch.arange(len(seen), device=seen.device)
     seen.view(-1)[game * width + ply] = hashes
     if links.shape[1]:
@@ -210,13 +210,14 @@ def _remember_(seen: Tensor, links: Tensor, hashes: Tensor, ply: Tensor, goes_on
 
 
 def _shifted(recent: Tensor, newest: Tensor, going: Tensor) -> Tensor:
-    """Returns histories [B, n, ...] with a newest entry [B, ...], without the oldest, in games that go on, bool [B]."""
+    """Returns histories [B, n, ...] with a new newest entry [B, ...] and without the oldest, in running games, bool
+    [B]."""
     shifted = torch.cat([newest.to(recent.dtype).unsqueeze(1), recent[:, :-1]], dim=1)
     return torch.where(going.view(-1, *[1] * (recent.ndim - 1)), shifted, recent)
 
 
 def _widened(state: State, width: int) -> State:
-    """Returns the games with room for more plies in `seen` and `links`: H = width, unless that is what they have."""
+    """Returns the games with room for more plies in `seen` and `links`: H = width."""
     if width == state.seen.shape[1]:
         return state
     unused = state.seen.new_full((state.num_games, width - state.seen.shape[1]), NOT_SEEN)
@@ -224,16 +225,15 @@ def _widened(state: State, width: int) -> State:
     return dataclasses.replace(state, seen=seen, links=links_of(state.seen, width))
 
 
-# How they are replaced
+# How games are replaced
 
 
 def put_(state: State, index: Tensor, games: State, ply_bound: int | None = None) -> State:
     """Returns the batch with the games at the given indices (int64 [K], all different) replaced by those of a batch of
-    K; takes over the tensors of the given state, which must not be used again.
+    K. It reuses the tensors of the given state, which must not be used again.
 
-    Looks at the greatest ply, so that H follows the longest game that is still played and not the number of steps: the
-    one wait for the host here. Where that is known (ply_bound), index and games may be the host's, and nothing waits.
-    """
+    Reads the largest ply, so that H follows the longest running game and not the number of steps; this is the only
+    wait. If `ply_bound` gives it, index and games may be on the host, and nothing waits."""
     if state.board_size != games.board_size:
         sides = f"games of side {games.board_size} into a batch of side {state.board_size}"
         raise ValueError(f"put_: {sides}; both must be the same")
@@ -241,7 +241,7 @@ def put_(state: State, index: Tensor, games: State, ply_bound: int | None = None
         raise ValueError(f"put_: the index is {index.dtype}; it must be int64, the numbers of the games")
     width = max(state.seen.shape[1], games.seen.shape[1])
     state, games = _widened(state, width), _widened(games, width)
-    games = dataclasses.replace(games, links=games.links[:, : state.links.shape[1]])  # some devices have none
+    games = dataclasses.replace(games, links=games.links[:, : state.links.shape[1]])  # which some devices lack
     (copies.put_ if ply_bound is None else copies.put_from_host_)(state.tensors(), index, games.tensors())
     one, other = state.rules, games.rules
     flags = {flag: getattr(one, flag) or getattr(other, flag) for flag in vars(one) if flag.startswith("any_")}
@@ -260,14 +260,15 @@ def replay(
     actions: Tensor,
     next_to_play: Tensor | None = None,
 ) -> State:
-    """Returns the games after given moves, each game with its own number of them; they are not checked.
+    """Returns the games after given moves, which are not checked; games may have different numbers of moves.
 
     stones: int8 [B, N, N] and to_play: int8 [B] before the first. colours: int8 [B, T] and actions: int64 [B, T],
-    NO_MOVE behind a game's end. next_to_play: int8 [B], who is to move after the last, by default the other side.
+    NO_MOVE after a game's end. next_to_play: int8 [B], the side to move after the last move, by default the opponent of
+    the last.
 
-    Where one side moves twice in a row, as handicap stones and problems do, the other side is taken to have passed in
-    between; such a pass ends no game, and `State.moves` begins anew behind it. A record may go on after two passes;
-    `State.moves` then keeps only the second. So a game is finished only where its last two moves are passes."""
+    If one side moves twice in a row, as in handicap games and problems, the other side is assumed to have passed in
+    between. Such a pass ends no game, and `State.moves` starts anew after it. A record may continue after two passes;
+    `State.moves` then keeps only the second. So a game is finished only if its last two moves are passes."""
     state = from_stones(stones, to_play, rules)
     plies, is_added = _with_passes(to_play, colours, actions, next_to_play, state.board_size**2)
     for action, added in zip(plies.unbind(1), is_added.unbind(1), strict=True):
@@ -296,7 +297,7 @@ def _with_passes(
     moves_next = torch.nn.functional.pad(colours, (0, 1)).scatter(1, number, last.to(colours.dtype).unsqueeze(1))
     counts = index < number if next_to_play is None else index <= number
     needs_pass = counts & (moves_next != to_move)
-    place = index + needs_pass.cumsum(1)  # of each move; a pass that it needs stands just before it
+    place = index + needs_pass.cumsum(1)  # of each move; a pass that it needs is just before it
     plies = torch.full((num_games, 2 * length + 2), NO_MOVE, dtype=torch.int64, device=actions.device)
     plies.scatter_(1, place, torch.nn.functional.pad(actions.to(torch.int64), (0, 1), value=NO_MOVE))
     is_added = torch.zeros_like(plies, dtype=torch.bool)

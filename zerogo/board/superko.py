@@ -1,13 +1,12 @@
-"""The exact legal moves: which would repeat a whole-board position is found for all games at once.
+"""The exact legal moves: finds the moves that would repeat a whole-board position, in all games at once.
 
 A move can repeat a position only where a stone of its colour was removed before (the repeated position had it there),
-or by suicide. Kernels play those few suspects and look their hashes up in all that the game has seen. Torch must not
-look at how many there are, so it tests every point (`_repeating_rows`). The two agree; a test holds them against each
-other.
+or by suicide. Kernels play these few suspects and look up their hashes in the game's history. Torch must not read how
+many there are, so it tests every point (`_repeating_rows`). A test compares the two.
 
-The CPU's kernel skips more. Where a stone stands on a point at which its colour never lost a stone, every position
-before it was placed lacks it, so none of them can come back while it stands. If the newest stone of either side is such
-a one, a move can repeat a position only by capturing that stone, or by suicide."""
+The CPU's kernel skips more. If a stone stands on a point where its colour never lost a stone, all positions before it
+was placed lack it, so none of them can recur while it stands. If the newest stone of either side is such a stone, a
+move can repeat a position only by capturing it, or by suicide."""
 
 import dataclasses
 from functools import reduce
@@ -26,16 +25,16 @@ HISTORY_CHUNK = 16  # remembered positions compared at a time with all points, t
 
 
 def legal_actions(state: State) -> Tensor:
-    """Returns the exact legal moves, superko included: bool [B, A]. Pass is always legal; in a finished game nothing
-    else is."""
+    """Returns the exact legal moves, superko included: bool [B, A]. Pass is always legal, and the only legal move in a
+    finished game."""
     points = flood.unpack_rows(exact_legal_rows(state)).flatten(-2)
     return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
 
 
 def exact_legal_rows(state: State) -> Tensor:
-    """Returns the points that may be played, superko included: int32 [B, N].
+    """Returns the legal points, superko included: int32 [B, N].
 
-    Of games without their whole history (see `State.seen`) only repetitions of the last eight positions are known."""
+    In games without their full history (see `State.seen`) it finds only repetitions of the last eight positions."""
     state = with_atari(state)
     if not state.rules.any_superko:
         return legal_rows(state, state.on_board, state.suicide)
@@ -51,7 +50,7 @@ def exact_legal_rows(state: State) -> Tensor:
 
 
 def _exact(state: State) -> Tensor:
-    """Returns the points that may be played in games with their history."""
+    """Returns the legal points in games with their full history."""
     if (fast := kernels.module_for("board", state.device)) is not None:
         return fast.exact_legal_rows(state, point_keys(state.board_size, state.device))
     legal = legal_rows(state, state.on_board, state.suicide)
@@ -60,20 +59,20 @@ def _exact(state: State) -> Tensor:
 
 
 def _suicides(state: State, legal: Tensor) -> Tensor:
-    """Returns those of the legal points where a stone removes its own string: int32 [B, N]."""
+    """Returns the legal points where a stone removes its own string: int32 [B, N]."""
     if state.suicide is None:
         return torch.zeros_like(legal)
     return legal & ~legal_rows(state, state.on_board, None)
 
 
 def _suspects(state: State, legal: Tensor, lost: Tensor) -> Tensor:
-    """Returns those of the legal points that may repeat a position: int32 [B, N]; lost: int32 [B, 2, N]."""
+    """Returns the legal points that may repeat a position: int32 [B, N]; lost: int32 [B, 2, N]."""
     own_lost = torch.where((state.to_play == BLACK).unsqueeze(-1), lost[:, 0], lost[:, 1])
     return (legal & own_lost) | _suicides(state, legal)
 
 
 def _recently_lost(state: State) -> Tensor:
-    """Returns where a stone of one of the earlier positions is missing in the next one: int32 [B, 2, N]."""
+    """Returns where a stone of one of the recent positions is missing in the next one: int32 [B, 2, N]."""
     now = torch.stack([state.black, state.white], dim=1)
     lost = state.recent[:, 0] & ~now
     for ago in range(1, state.recent.shape[1]):
@@ -82,8 +81,8 @@ def _recently_lost(state: State) -> Tensor:
 
 
 def _remembered(state: State) -> tuple[Tensor, Tensor]:
-    """Returns the hashes of the positions that a game remembers, the newest last, and their plies, below 0 before its
-    start: int64 [B, 8] twice."""
+    """Returns the hashes of a game's recent positions, the newest last, and their plies, below 0 before its start:
+    int64 [B, 8] twice."""
     now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
     hashes = hash_stones(*torch.cat([state.recent.flip(1), now], dim=1).unbind(2))
     ago = torch.arange(hashes.shape[1] - 1, -1, -1, device=hashes.device)
@@ -91,15 +90,15 @@ def _remembered(state: State) -> tuple[Tensor, Tensor]:
 
 
 def _with_recent_history(state: State) -> State:
-    """Returns the games as if they had begun with the earliest position that they remember."""
+    """Returns the games as if they had begun with their earliest recent position."""
     hashes, plies = _remembered(state)
     state = dataclasses.replace(state, hash=hashes[:, -1])
     return _with_seen(state, torch.where(plies < 0, NOT_SEEN, hashes), torch.full_like(state.ply, hashes.shape[1] - 1))
 
 
 def searchable(state: State) -> State:
-    """Returns games of stored samples with their last positions as their history, so that they can be searched. The
-    host reads their plies."""
+    """Returns games of stored samples with their recent positions as history, so that they can be searched. The host
+    reads their plies."""
     hashes, plies = _remembered(state)
     none = int(state.ply.max()) + 1
     seen = torch.full((state.num_games, none + 1), NOT_SEEN, dtype=torch.int64, device=hashes.device)
@@ -113,11 +112,10 @@ def _with_seen(state: State, seen: Tensor, ply: Tensor) -> State:
 
 
 def _repeating_rows(state: State, suicides: Tensor) -> Tensor:
-    """Returns the points where a move repeats a position, whatever was lost before: suicides int32 [B, N] -> int32 [B,
-    N].
+    """Returns the points where a move repeats a position: suicides int32 [B, N] -> int32 [B, N].
 
-    Tests all points without a look by the host: the hash of every string, of what each point would capture, and all
-    that was seen."""
+    Tests all points without reading tensors: it computes the hash of every string, and of the captures of each point,
+    and compares with all of `seen`."""
     board_size = state.board_size
     stones = state.stones.flatten(1)
     labels = flood.string_labels(stones != 0, board_size, stones)
@@ -144,7 +142,8 @@ def _repeating_rows(state: State, suicides: Tensor) -> Tensor:
 def _xor_by_label(keys: Tensor, labels: Tensor) -> Tensor:
     """Returns for every point the XOR of the keys of its string: keys, labels int64 [B, P] -> int64 [B, P].
 
-    No scatter of torch's takes XOR, so each bit is counted, several to a word, and the counts' parity is taken."""
+    torch has no XOR scatter, so each bit is counted, several bits to a word, and the parity of the counts is the
+    XOR."""
     result = torch.zeros_like(keys)
     for start in range(0, 64, KEY_BITS):
         bits = range(min(KEY_BITS, 64 - start))
@@ -156,8 +155,8 @@ def _xor_by_label(keys: Tensor, labels: Tensor) -> Tensor:
 
 
 def _xor_beside(string_key: Tensor, labels: Tensor, is_meant: Tensor, board_size: int) -> Tensor:
-    """Returns for every point the XOR of the keys of the different strings beside it among those meant: [B, P] each ->
-    int64 [B, P]."""
+    """Returns for every point the XOR of the keys of the different strings next to it, among those in `is_meant`: [B,
+    P] each -> int64 [B, P]."""
     points = torch.arange(labels.shape[1], device=labels.device)
     column = points % board_size
     is_above, is_below = points >= board_size, points < len(points) - board_size

@@ -1,12 +1,10 @@
 """The eight transforms of the square (D4) as index tables: planes, points, actions and their inverses.
 
-Transform s turns a board by s % 4 quarter turns against the clock, after mirroring it left to right where s >= 4; 0 is
-the identity. A table says where a transformed entry comes from: `transformed[..., i] = original[..., table[s, i]]`.
-Pass stays pass.
+Transform s mirrors a board left to right if s >= 4, then rotates it by s % 4 quarter turns counterclockwise; 0 is the
+identity. A table gives the source of each entry: `transformed[..., i] = original[..., table[s, i]]`. Pass stays pass.
 
-A smaller board in a padded batch lies in the top left corner, and is turned there: with the games' sizes given, a
-transform moves the points of each game's own board and leaves those off it where they are, so that masks of what is on
-the board stay as they are."""
+A smaller board in a padded batch lies in the top left corner, and is transformed there: given the games' sizes, a
+transform moves only the points of each game's own board, so that on-board masks do not change."""
 
 from functools import cache
 
@@ -29,11 +27,11 @@ def _inverses(device: torch.device) -> Tensor:
 
 
 def transform_planes(planes: Tensor, symmetry: int | Tensor, size: Tensor | None = None) -> Tensor:
-    """Returns transformed planes: [B, C, N, N] or [B, N, N] of any dtype, under one transform or one for each game
-    (int64 [B], or their `tables`).
+    """Returns transformed planes: [B, C, N, N] or [B, N, N] of any dtype, under one transform or one per game (int64
+    [B], or their `tables`).
 
-    size: int32 [B], the sides of the games' own boards; None is N. Four-dimensional results lie in channels_last
-    memory: there one point is one row, and rows move faster than single numbers."""
+    size: int32 [B], the sides of the games' own boards; None for N. Four-dimensional results are channels_last, where
+    one point is one row, and rows move faster than single numbers."""
     board_size = planes.shape[-1]
     table = tables(board_size, symmetry, size, planes.device)[..., :-1]
     if planes.ndim == 3:
@@ -49,15 +47,15 @@ def transform_planes(planes: Tensor, symmetry: int | Tensor, size: Tensor | None
 
 
 def transform_actions(values: Tensor, symmetry: int | Tensor, size: Tensor | None = None) -> Tensor:
-    """Returns transformed numbers of actions, such as a policy: [B, A] of any dtype; else as `transform_planes`."""
+    """Returns transformed values of actions, such as a policy: [B, A] of any dtype; otherwise as `transform_planes`."""
     board_size = round((values.shape[-1] - 1) ** 0.5)
     assert board_size * board_size + 1 == values.shape[-1], f"{values.shape[-1]} actions belong to no square board"
     return _take(values, tables(board_size, symmetry, size, values.device))
 
 
 def tables(board_size: int, symmetry: int | Tensor, size: Tensor | None, device: torch.device) -> Tensor:
-    """Returns where the actions come from: int64 [A] where that is the same for all games, else [B, A], which the
-    functions above take in place of a symmetry where several want it."""
+    """Returns the source of each action: int64 [A] if it is the same for all games, else [B, A]. The functions above
+    accept it in place of a symmetry, to share it."""
     if isinstance(symmetry, Tensor) and symmetry.ndim > 1:
         return symmetry
     if size is None:
@@ -71,9 +69,8 @@ def _take(values: Tensor, table: Tensor) -> Tensor:
 
 @cache
 def action_table(board_size: int, device: torch.device | str = "cpu") -> Tensor:
-    """Returns where each action of each transformed board comes from: int64 [8, A], shared between calls."""
-    # Made outside inference mode even when first asked for inside it: a table made there could never take part in
-    # training.
+    """Returns the source of each action of each transformed board: int64 [8, A], shared between calls."""
+    # Always made outside inference mode: a table made inside it could not be used in training.
     with torch.inference_mode(False):
         board = torch.arange(board_size * board_size).view(board_size, board_size)
         boards = [torch.rot90(flipped, turns) for flipped in (board, board.flip(1)) for turns in range(4)]
