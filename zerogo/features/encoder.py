@@ -1,4 +1,4 @@
-"""Encoders: a batch of positions becomes the planes and the global inputs that a network sees.
+"""Encoders: from a batch of positions to the network's planes and global inputs.
 
 An encoder is a list of groups (see `groups`); its planes are the groups' planes one after the other."""
 
@@ -23,34 +23,34 @@ ENCODERS: dict[str, tuple[str, ...]] = {
         "stones", "empty", "on_board", "turns_since:8", "liberties:8", "capture_size:8", "self_atari_size:8",
         "liberties_after:8", "ladder_capture", "ladder_escape", "sensible", "zeros:1",
     ),
-    # KataGo, version 7 of its inputs, to the bit; what its planes 7, 8, 20 and 21 tell zerogo's rules do not have.
+    # KataGo, version 7 of its inputs, to the bit; its planes 7, 8, 20 and 21 show what zerogo's rules lack.
     "katago22": (
         "on_board", "stones", "few_liberties:3", "bans", "zeros:2", "last_moves:5", "laddered:3", "ladder_start",
         "area", "zeros:2", "last_passes:5", "katago_komi", "katago_rules", "komi_parity",
     ),
-    # Two tutorial articles, which describe other planes under the names of the two above.
+    # Two tutorial articles, which describe other planes under the names of AlphaGo's 48 and KataGo's 22.
     "article48": (
         "colours", "empty", "colour_history:7", "own_liberties:4", "opponent_liberties:4", "capture_size:4",
         "opponent_capture_size:4", "own_ladders", "opponent_ladders", "legal", "edge_distance:4",
     ),
     "article22": ("colours", "empty", "on_board", "colour", "last_moves:5", "ko", "ko_takes", "rule_planes"),
-    # What programs before the networks looked at; no stones: a network wants `stones` beside it.
+    # The features of programs before networks, without stones: combine it with `stones`.
     "handcrafted": (
         "pattern", "captures", "connects", "makes_eye", "scaled_liberties_after", "scaled_weakest",
         "scaled_edge_distance",
     ),
 }  # fmt: skip
-# AlphaGo's value network saw one plane more than its policy network.
+# AlphaGo's value network had one plane more than its policy network.
 ENCODERS["alphago49"] = (*ENCODERS["alphago48"], "colour")
 
 
 class Encoder:
-    """The side to move's view of positions. Swapping the colours and the mover changes nothing but colour constants.
-    The eight transforms of the board turn the planes and leave the global inputs alone.
+    """Encodes positions from the side to move's view. Swapping the colours and the side to move changes only colour
+    constants. The eight transforms of the board transform the planes and leave the global inputs unchanged.
 
-    name: a preset's, or the names of the groups. plane_names: what each of the C planes shows, global_names: what each
-    of the g global inputs of a position is; all names are different. With `komi_input` the komi is a global input,
-    unless one of the groups holds it already. readers: see `kernels.readers_of`."""
+    name: a preset's, or the names of the groups. plane_names: of the C planes; global_names: of the g global inputs;
+    all are different. With `komi_input` the komi is a global input, unless a group has it already. readers: see
+    `kernels.readers_of`."""
 
     def __init__(self, name: str, groups: Sequence[str], komi_input: bool) -> None:
         self.name, self.readers = name, kernels.readers_of(groups)
@@ -79,7 +79,7 @@ class Encoder:
         return planes.permute(0, 3, 1, 2)
 
     def _bits(self, readings: list[Tensor], state: State) -> tuple[Tensor, Tensor]:
-        """Returns what groups give as bit rows and as counts, together: int32 [B, R, N] and int16 [K, B, N, N]."""
+        """Returns the bit rows and the counts of all groups: int32 [B, R, N] and int16 [K, B, N, N]."""
         rows, counts = (
             [reading for group, reading in zip(self._groups, readings, strict=True) if group.form == form]
             for form in (ROWS, COUNTS)
@@ -97,10 +97,10 @@ class Encoder:
 
 
 def make_encoder(name: str | Sequence[str], komi_input: bool) -> Encoder:
-    """Returns the encoder of a preset's name or of a list of groups, with komi among its global inputs where
-    `komi_input` is set and no group holds it already.
+    """Returns the encoder of a preset or of a list of groups. With `komi_input`, the komi is among its global inputs if
+    no group has it already.
 
-    Raises InputError for an unknown preset or group, and where no group gives planes."""
+    Raises InputError for an unknown preset or group, and if no group has planes."""
     if isinstance(name, str):
         if name not in ENCODERS:
             allowed = ", ".join(ENCODERS)
@@ -113,12 +113,12 @@ def make_encoder(name: str | Sequence[str], komi_input: bool) -> Encoder:
 
 
 def on_board_mask(state: State) -> Tensor | None:
-    """Returns which points exist: bool [B, N, N], or None where all do, so that a batch of one size pays nothing."""
+    """Returns which points exist: bool [B, N, N], or None if all do, so that a batch of one size costs nothing."""
     return None if state.rules.same_size else flood.unpack_rows(state.on_board)
 
 
 def _points(group: Group, reading: Tensor) -> Tensor:
-    """Returns what a group read as points: [B, N, N, c]."""
+    """Returns a group's result as points: [B, N, N, c]."""
     if group.form == ROWS:
         columns = torch.arange(reading.shape[2], dtype=torch.int32, device=reading.device).view(-1, 1)
         return (reading.transpose(1, 2).unsqueeze(2) >> columns) & 1
@@ -129,7 +129,7 @@ def _points(group: Group, reading: Tensor) -> Tensor:
 
 
 def _names(groups: Sequence[Group]) -> list[str]:
-    """Returns the groups' names of planes or inputs, with a number behind those that come more than once."""
+    """Returns the groups' names of planes or inputs, with a number after those that occur more than once."""
     names = [name for group in groups for name in group.names]
     total, met, result = Counter(names), Counter(), []
     for name in names:

@@ -1,7 +1,6 @@
-"""Groups: the parts that encoders are made of. Each shows one thing about a batch, on planes or as global inputs.
+"""Groups: the building blocks of encoders. Each encodes one thing about a batch, as planes or as global inputs.
 
-A config names a group, such as `stones`, or a group with a number, such as `liberties:8`, where it has several
-lengths."""
+A config names a group, such as `stones`, or a group with a number of planes, such as `liberties:8`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,28 +14,25 @@ from zerogo.features.stones import as_planes
 from zerogo.features.view import View
 from zerogo.kernels.shared import COUNTS, GLOBALS, ROWS, VALUES
 
-MOST = 64  # planes of a group that shows numbers
-MOST_SCALED = 8  # liberties that a scaled plane shows as 1
+MOST = 64  # planes of a group with a number
+MOST_SCALED = 8  # liberties that a scaled plane encodes as 1
 CAUGHT = "caught in a ladder"
 LADDERS = (CAUGHT, "saved by a move now", "ladder starts here", "ladder escape here")
 AREA = ("own area", "opponent's area")
-Names = Callable[[int], tuple[str, ...]]  # of the planes or inputs, by the number behind the group's name
+Names = Callable[[int], tuple[str, ...]]  # of the planes or inputs, by the number after the group's name
 
 
 @dataclass(frozen=True)
 class Group:
-    """One part of an encoder: what its planes or global inputs are called, and the function that computes them.
+    """One part of an encoder: the names of its planes or global inputs, and the function that computes them.
 
-    form: what `read` returns, zero off the board.
-    * ROWS: bit rows int32 [B, c, N], for c planes.
-    * COUNTS: a number int16 [B, N, N] for c planes, of which number v sets plane v - 1, any beyond c the last, 0 none.
-    * VALUES: the planes themselves, [B, N, N, c], bool or float32.
-    * GLOBALS: numbers of whole positions, float32 [B, g].
+    form: the form of the result of `read`, which is zero off the board. * ROWS: bit rows int32 [B, c, N], for c planes.
+    * COUNTS: one number int16 [B, N, N] for c planes: v sets plane v - 1, more than c the last, 0 none. * VALUES: the
+    planes themselves, [B, N, N, c], bool or float32. * GLOBALS: numbers of whole positions, float32 [B, g].
 
-    max_number: the largest number that may follow the name, 0 where none may; default: the number where none follows.
-    With `max_number`, `names` is a function of that number and `read` takes it behind the view; `make_group` fills it
-    in.
-    tells_komi: whether a network that sees it knows the komi."""
+    max_number: the largest number allowed after the name, 0 if none is. default: the number if none is given. With
+    `max_number`, `names` is a function of the number, and `read` takes it as its second argument; `make_group` fills it
+    in. tells_komi: whether the group gives the komi."""
 
     form: int
     names: tuple[str, ...] | Names
@@ -47,7 +43,7 @@ class Group:
 
 
 def make_group(text: str) -> Group:
-    """Returns the group of a text `name` or `name:number`. Raises InputError where there is no such group."""
+    """Returns the group for `name` or `name:number`. Raises InputError if there is no such group."""
     name, colon, number = text.partition(":")
     group = GROUPS.get(name)
     if group is None:
@@ -92,11 +88,11 @@ def _scaled(field: str) -> Callable[[View], Tensor]:
     return lambda view: (getattr(view.tactics, field).clamp(max=MOST_SCALED) / MOST_SCALED).unsqueeze(-1)
 
 
-# All from the side to move's view, unless a name says black or white.
+# All take the side to move's view, unless a name says black or white.
 GROUPS = {
     # Stones
     "on_board": Group(ROWS, ("on the board",), lambda view: as_planes(view.state.on_board)),
-    # Planes that a list allocates and never writes.
+    # Planes that stay empty.
     "zeros": Group(
         ROWS, lambda number: ("zero",) * number, lambda view, number: as_planes(*[view.empty & 0] * number), 1, MOST
     ),
@@ -115,16 +111,16 @@ GROUPS = {
     "opponent_liberties": Group(COUNTS, _exactly("opponent's liberties"), _few(lambda view: view.sides[1]), 4, MOST),
     # The opponent's stones that a move here captures.
     "capture_size": Group(COUNTS, _one_hot("captures"), _tactics("capture_size"), 8, MOST),
-    # Own stones that the opponent would capture by a move here, a ko ban aside.
+    # Own stones that the opponent would capture by a move here, ko bans ignored.
     "opponent_capture_size": Group(COUNTS, _one_hot("opponent captures"), _tactics("opponent_capture_size"), 4, MOST),
-    # Own stones that a move here puts into atari, or takes off by suicide.
+    # Own stones that a move here puts into atari, or removes by suicide.
     "self_atari_size": Group(COUNTS, _one_hot("self-atari"), _tactics("self_atari_size"), 8, MOST),
-    # Liberties of the string that a move here makes.
+    # Liberties of the string after a move here.
     "liberties_after": Group(COUNTS, _one_hot("liberties after"), _tactics("liberties_after"), 8, MOST),
     "captures": Group(VALUES, ("captures",), lambda view: (view.tactics.capture_size > 0).unsqueeze(-1)),
     "connects": Group(VALUES, ("connects",), lambda view: (view.tactics.strings_joined > 1).unsqueeze(-1)),
     "scaled_liberties_after": Group(VALUES, ("liberties after, scaled",), _scaled("liberties_after")),
-    # Liberties of the opponent's weakest string beside.
+    # Liberties of the opponent's weakest string next to the point.
     "scaled_weakest": Group(VALUES, ("weakest opponent, scaled",), _scaled("weakest_opponent")),
     # Ladders
     "ladder_capture": Group(ROWS, ("ladder capture",), planes.ladder_capture),
@@ -147,7 +143,7 @@ GROUPS = {
     "area": Group(ROWS, AREA, planes.area),
     "area_as_if_suicide": Group(ROWS, AREA, lambda view: planes.area(view, suicide=True)),
     "pass_alive": Group(ROWS, ("own for good", "opponent's for good"), planes.pass_alive),
-    # Moves that make an own eye, captures aside.
+    # Moves that make an own eye, captures ignored.
     "makes_eye": Group(ROWS, ("makes an eye",), planes.makes_eye),
     "pattern": Group(COUNTS, planes.CLASSES, planes.pattern),
     "edge_distance": Group(COUNTS, _one_hot("line"), lambda view, _: view.distances, 4, MOST),

@@ -1,5 +1,5 @@
-"""How the other groups are computed: strings, ladders, legality, area and shape point by point, and the global inputs;
-all from the side to move's view."""
+"""Functions of the other groups: strings, ladders, legality, area and shape point by point, and global inputs; all from
+the side to move's view."""
 
 from functools import cache
 
@@ -16,7 +16,7 @@ from zerogo.features.view import View
 from zerogo.rules import POSITIONAL, SCORING, SIMPLE, SITUATIONAL
 
 AREA = SCORING.index("area")
-KOMI_MARGIN = 20  # points beyond the board's area at which KataGo cuts the komi
+KOMI_MARGIN = 20  # points beyond the board's area at which KataGo clips the komi
 RULES = (
     "komi / 15", "suicide allowed", "positional superko", "situational superko", "simple ko", "area scoring",
     "territory scoring", "handicap given", "previous move was a pass",
@@ -28,16 +28,16 @@ KATAGO_RULES = (
 
 
 def few_liberties(view: View, limit: int, whose: Tensor) -> Tensor:
-    """Returns the liberties of strings that have at most so many. whose: bit rows int32 [B, N]."""
+    """Returns the liberties of strings with at most `limit` of them. whose: the stones, bit rows int32 [B, N]."""
     liberties = view.tactics.liberties
     return torch.where((liberties <= limit) & flood.unpack_rows(whose), liberties, 0)
 
 
 def ko_takes(view: View) -> Tensor:
-    """Returns the moves that take a ko, and those by which the opponent would, a ban aside."""
+    """Returns the moves that take a ko, and those by which the opponent would, ko bans ignored."""
     tactics = view.tactics
     takes = (tactics.capture_size == 1) & (tactics.liberties_after == 1) & (tactics.size_after == 1)
-    # The opponent's stone would be a lone one, its only liberty the stone that it took.
+    # The opponent's stone would be alone, its only liberty being the captured stone's point.
     crowded = flood.unpack_rows(view.empty & ~flood.neighbours(view.empty | view.sides[1]))
     return torch.stack([takes, (tactics.opponent_capture_size == 1) & crowded], dim=-1)
 
@@ -48,7 +48,7 @@ def ladder_capture(view: View) -> Tensor:
 
 
 def ladder_start(view: View) -> Tensor:
-    """Returns the moves that start a working ladder of KataGo's, those banned by superko too."""
+    """Returns the moves that start a working ladder by KataGo's rules, including those banned by superko."""
     return as_planes(view.colours(*katago_ladders(view, 1)[0].catching.unbind(1))[1])
 
 
@@ -58,13 +58,13 @@ def ladder_escape(view: View) -> Tensor:
 
 
 def laddered(view: View, number: int) -> Tensor:
-    """Returns the stones that are caught in a ladder of KataGo's, now and in earlier positions."""
+    """Returns the stones caught in a ladder by KataGo's rules, now and in earlier positions."""
     return as_planes(*(ladders.caught[:, 0] | ladders.caught[:, 1] for ladders in katago_ladders(view, number)))
 
 
 def katago_ladders(view: View, number: int) -> list[Ladders]:
-    """Returns KataGo's ladders of the present position and of those before it, `number` in all, newest first; where
-    fewer moves are known, of the oldest again. All that were not read yet are read as one batch."""
+    """Returns KataGo's ladders of the current and earlier positions, `number` in all, newest first; if fewer moves are
+    known, the oldest ones repeat. Ladders that were not read yet are read in one batch."""
     missing = range(len(view.katago_ladders), number)
     if missing:
         stones, bans = zip(*(_earlier(view, ago) for ago in missing), strict=True)
@@ -76,8 +76,8 @@ def katago_ladders(view: View, number: int) -> list[Ladders]:
 
 
 def _earlier(view: View, ago: int) -> tuple[Tensor, Tensor]:
-    """Returns the black and white stones of earlier positions, of the oldest where fewer moves are known, and the
-    points that the simple ko rule banned there: int32 [B, 2, N] and int16 [B]."""
+    """Returns the black and white stones of an earlier position (the oldest, if fewer moves are known), and the point
+    that the simple ko rule banned there: int32 [B, 2, N] and int16 [B]."""
     state, num_known = view.state, (view.last_moves[:, :ago] >= 0).sum(1)
     now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
     positions = torch.cat([now, state.recent[:, : ago + 1]], dim=1)
@@ -87,8 +87,8 @@ def _earlier(view: View, ago: int) -> tuple[Tensor, Tensor]:
 
 
 def _ko(stones: Tensor, before: Tensor, move: Tensor, on_board: Tensor) -> Tensor:
-    """Returns the points that the simple ko rule bans after a move, -1 for none: stones after and before it int32
-    [B, 2, N], move int16 [B] -> int16 [B]."""
+    """Returns the point that the simple ko rule bans after a move, -1 for none: stones after and before it int32 [B, 2,
+    N], move int16 [B] -> int16 [B]."""
     placed = flood.points_to_rows(move.to(torch.int64), on_board.shape[1])
     own_stones = torch.where((stones & placed.unsqueeze(1)).any(2, keepdim=True), stones, 0).sum(1, dtype=torch.int32)
     captured, near = (before & ~stones).sum(1, dtype=torch.int32), flood.neighbours(placed)
@@ -111,14 +111,14 @@ def bans(view: View) -> Tensor:
 
 
 def area(view: View, suicide: bool | None = None) -> Tensor:
-    """Returns points as KataGo's area scoring counts them now, none under territory scoring. suicide: whether stones
-    are pass-alive as if it were allowed, by default as the rules have it."""
+    """Returns the points as KataGo's area scoring counts them now, none under territory scoring. suicide: whether it
+    counts as allowed for pass-alive stones; by default that of the rules."""
     shown = as_planes(*view.colours(*scoring.final_rows(view.state, suicide=suicide, by_vital=False)))
     return torch.where((view.state.rules.scoring == AREA).view(-1, 1, 1), shown, 0)
 
 
 def pass_alive(view: View) -> Tensor:
-    """Returns the points that are unconditionally own and the opponent's."""
+    """Returns the points that are unconditionally own, and those that are the opponent's."""
     state = view.state
     return as_planes(
         *view.colours(*scoring.pass_alive_rows(state.black, state.white, state.on_board, state.rules.suicide))
@@ -126,7 +126,7 @@ def pass_alive(view: View) -> Tensor:
 
 
 def makes_eye(view: View) -> Tensor:
-    """Returns the moves that make an own eye, captures aside."""
+    """Returns the moves that make an own eye, captures ignored."""
     return as_planes(flood.eye_makers(view.sides[0], view.empty, view.state.on_board) & view.legal)
 
 
@@ -143,7 +143,7 @@ def scaled_edge_distance(view: View) -> Tensor:
 
 
 def rules(view: View) -> Tensor:
-    """Returns the rules that `RULES` lists, each on its own plane."""
+    """Returns the rules in `RULES`, one plane each."""
     state, of_game = view.state, view.state.rules
     values = [
         own_komi(view) / 15,
@@ -159,13 +159,13 @@ def rules(view: View) -> Tensor:
 
 
 def own_komi(view: View) -> Tensor:
-    """Returns the komi, positive where it favours the side to move: float32 [B]."""
+    """Returns the komi, positive if it favours the side to move: float32 [B]."""
     return torch.where(view.is_black, -view.state.rules.komi, view.state.rules.komi)
 
 
 def cut_komi(view: View) -> Tensor:
-    """Returns the own komi within the board's area and a margin: float32 [B]. Under territory scoring KataGo takes a
-    point for each stone played."""
+    """Returns the side to move's komi, clipped to the board's area plus a margin: float32 [B]. Under territory scoring
+    KataGo subtracts a point for each stone played."""
     state, limit = view.state, (view.state.rules.size**2 + KOMI_MARGIN).to(torch.float32)
     played = flood.count(state.black) - flood.count(state.white) - state.start_balance
     played = played - state.captures[:, 0] + state.captures[:, 1]
@@ -174,15 +174,14 @@ def cut_komi(view: View) -> Tensor:
 
 
 def komi(view: View) -> Tensor:
-    """Returns own komi / twice the board's side. The spread of results grows like the board's side, so a point weighs
-    about as much as it decides: 7 points on 9x9 give 0.39, 7.5 on 19x19 0.20, and 24.5 on 5x5, which is nearly the
-    whole board, 2.45."""
+    """Returns the side to move's komi / twice the board's side, because the spread of results grows with the side: 7
+    points on 9x9 give 0.39, 7.5 on 19x19 0.20, and 24.5 on 5x5, nearly the whole board, 2.45."""
     return (own_komi(view) / (2 * view.state.rules.size)).unsqueeze(1)
 
 
 def komi_parity(view: View) -> Tensor:
-    """Returns how far the own komi is from one that can end in a draw, as a wave. Draws come at komi as even or odd as
-    the board's area; only under area scoring."""
+    """Returns KataGo's wave for the distance of the komi from values that allow a draw, which have the parity of the
+    board's area; only under area scoring."""
     komi, odd = cut_komi(view), (view.state.rules.size % 2).to(torch.float32)
     above = (komi - (torch.floor((komi - odd) / 2) * 2 + odd)).clamp(0, 2)
     wave = torch.where(above < 0.5, above, torch.where(above < 1.5, 1 - above, above - 2))
@@ -195,7 +194,7 @@ def last_passes(view: View, number: int) -> Tensor:
 
 
 def katago_rules(view: View) -> Tensor:
-    """Returns KataGo's global inputs 6 to 17; what zerogo's rules do not have is 0."""
+    """Returns KataGo's global inputs 6 to 17; those for rules that zerogo lacks are 0."""
     state, superko = view.state, view.state.rules.superko
     none = torch.zeros_like(state.rules.komi)
     values = {
@@ -231,12 +230,12 @@ MEANING = {
     "_": {OFF},
 }
 SWAPPED = str.maketrans("XOxo", "OXox")
-AROUND = [point for point in range(9) if point != 4]  # of the 3x3 points, row by row
+AROUND = [point for point in range(9) if point != 4]  # of the 3x3 points, by row
 
 
 def pattern_classes(own_stones: Tensor, opponent: Tensor, on_board: Tensor) -> Tensor:
-    """Returns the class of the surroundings of each point, 1 to 3 in the order of `CLASSES`, 0 for none: uint8 [B, N,
-    N] (0 or 1) three times -> uint8 [B, N, N]."""
+    """Returns the class of each point's surroundings, 1 to 3 in the order of `CLASSES`, 0 for none: uint8 [B, N, N] (0
+    or 1) three times -> uint8 [B, N, N]."""
     n = own_stones.shape[-1]
     what = OFF * (1 - on_board) + X * own_stones + O * opponent
     padded = torch.nn.functional.pad(what, (1, 1, 1, 1), value=OFF).to(torch.int32)
@@ -249,10 +248,10 @@ def pattern_classes(own_stones: Tensor, opponent: Tensor, on_board: Tensor) -> T
 
 @cache
 def _table(device: torch.device) -> Tensor:
-    """Returns the class by the code of the eight points around, two bits each: uint8 [65536]."""
+    """Returns the class for each code of the eight points around, two bits each: uint8 [65536]."""
     codes = np.arange(1 << 16)
     table = np.zeros(1 << 16, np.uint8)
-    for number, patterns in reversed(list(enumerate(PATTERNS, start=1))):  # of several classes the first
+    for number, patterns in reversed(list(enumerate(PATTERNS, start=1))):  # the first of several classes wins
         for text in (both for one in patterns for both in (one, one.translate(SWAPPED))):
             drawn = text.replace(" ", "")
             for turned in {"".join(drawn[source] for source in turn[:-1]) for turn in action_table(3).tolist()}:

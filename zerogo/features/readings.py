@@ -1,8 +1,8 @@
-"""Tactics and ladders: what can be read out in positions, exactly and for every point of every game at once.
+"""Tactics and ladders, read out exactly for every point of every game at once.
 
-Both are loops over strings, so there is no torch version: Numba compiles them for the CPU, Triton for CUDA. A device
-without kernels of its own, and `run.kernels=plain`, gets them from the CPU's loops, on copies of the bit rows; that
-waits for the device. Without Numba the same loops run as Python (2 ms a position of 9x9, 10 to 20 ms of 19x19)."""
+Both are loops over strings, so there is no torch version: Numba compiles them for the CPU, Triton for CUDA. Devices
+without kernels, and `run.kernels=plain`, use the CPU's loops on copies of the bit rows, which waits for the device.
+Without Numba the same loops run as Python (2 ms per position of 9x9, 10 to 20 ms of 19x19)."""
 
 from collections import namedtuple
 from typing import Any, NamedTuple
@@ -12,37 +12,37 @@ from torch import Tensor
 from zerogo import kernels
 from zerogo.kernels.shared import TACTICS
 
-MOST_ANSWERS, MOST_OF_KATAGO = 1000, 25_000  # that are listed in reading one first move of a ladder
+MOST_ANSWERS, MOST_OF_KATAGO = 1000, 25_000  # listed while reading one first move of a ladder
 
 
 class Tactics(namedtuple("Tactics", TACTICS)):
-    """Numbers for every point: int16 [B, N, N] each, 0 where there is nothing to say.
+    """Numbers for every point: int16 [B, N, N] each, 0 where they do not apply.
 
     liberties: of the string on a point. capture_size: the opponent's stones that a move captures. liberties_after,
-    size_after: of the string that a move makes, captures taken off; a suicide leaves 0 liberties and the size that is
-    lost. self_atari_size: that size where the liberties are 0 or 1. strings_joined: own strings beside a move. All
-    these only where a move is legal. opponent_capture_size: own stones that the opponent would capture here.
-    weakest_opponent: the fewest liberties of the opponent's strings beside an empty point."""
+    size_after: of the string after a move and its captures; a suicide has 0 liberties and the size that is lost.
+    self_atari_size: that size where the liberties are 0 or 1. strings_joined: own strings next to a move. All of these,
+    but liberties, are 0 where a move is illegal. opponent_capture_size: own stones that the opponent would capture
+    here. weakest_opponent: the fewest liberties of the opponent's strings next to an empty point."""
 
 
 class Ladders(NamedTuple):
     """The ladders of the strings of Black and of White (in this order): int32 [B, 2, N] each.
 
-    caught: stones of strings that are caught. catching: points where the other side starts a ladder that works, against
-    strings with two liberties. escaping: points where the string's own side saves one that is in atari. given_up: int64
-    [B], first moves whose reading was given up.
+    caught: stones of strings that are caught. catching: points where the opponent starts a working ladder, against
+    strings with two liberties. escaping: points where the string's own side saves a string in atari. given_up: int64
+    [B], how many first moves were given up.
 
-    A string is caught in a ladder if the attacker can keep it in atari until it is taken: a string with two liberties
-    where the attacker moves first, one with a single liberty where even the defender's move does not help. The attacker
-    plays one of the two liberties; the defender extends, or takes a string in atari that touches the one in danger.
-    Three liberties save it, and so does the defender's turn with a ko that the attacker has just opened: ladders that
-    depend on a ko are not counted as working (KataGo's `searchIsLadderCaptured`). A ko that stands at the start bans
-    nobody; suicide counts as no move; superko is not looked at. A first move whose reading lists more than
-    `MOST_ANSWERS` answers counts as not working.
+    A string is caught in a ladder if the attacker can keep it in atari until it is captured: a string with two
+    liberties if the attacker moves first, a string with one liberty even if the defender moves first. The attacker
+    plays one of the two liberties; the defender extends, or captures a string in atari that touches the one in danger.
+    Three liberties save the string, and so does a ko that the attacker has just opened, on the defender's turn: ladders
+    that depend on a ko do not count as working (KataGo's `searchIsLadderCaptured`). A ko ban at the start is ignored,
+    suicide is no move, and superko is ignored. A first move whose reading lists more than `MOST_ANSWERS` answers counts
+    as not working.
 
-    KataGo's own ladders differ in four ways: a ladder may begin with a ko, which the defender may take back at once; a
-    standing ban bans the attacker's first move, whoever attacks; the attacker has won where both liberties are takes of
-    a ko that the defender can't connect out of; and a reading may list `MOST_OF_KATAGO` answers."""
+    KataGo's own ladders differ in four ways: a ladder may begin with a ko, which the defender may retake at once; a ko
+    ban at the start applies to the attacker's first move, whoever attacks; the attacker wins if both liberties are ko
+    captures that the defender can't connect out of; and a reading may list `MOST_OF_KATAGO` answers."""
 
     caught: Tensor
     catching: Tensor
@@ -51,19 +51,19 @@ class Ladders(NamedTuple):
 
 
 def read_tactics(own_stones: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tactics:
-    """Returns the tactics of B positions from bit rows int32 [B, N]: own_stones, opponent: of the side to move and of
-    the other; legal: where the side to move may play."""
+    """Returns the tactics of B positions, from bit rows int32 [B, N]: the stones of the side to move and of its
+    opponent, and the legal points."""
     return Tactics(*_read("tactics", own_stones, opponent, on_board, legal))
 
 
 def read_ladders(
     black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None = None, ko: Tensor | None = None
 ) -> Ladders:
-    """Returns what ladders there are in B positions, whoever is to move, from bit rows int32 [B, N].
+    """Returns the ladders in B positions, for either side to move, from bit rows int32 [B, N].
 
-    mover: int8 [B]; only the moves that this side may make at once, at half the cost: against the opponent's strings
-    with two liberties, and with own strings in atari. ko: int16 [B], the point that the simple ko rule bans, -1 for
-    none; with it the ladders are KataGo's."""
+    mover: int8 [B]; if given, only the moves of this side are read, at half the cost: against the opponent's strings
+    with two liberties, and for own strings in atari. ko: int16 [B], the point that the simple ko rule bans, -1 for
+    none; if given, the ladders are KataGo's."""
     max_answers = MOST_ANSWERS if ko is None else MOST_OF_KATAGO
     return Ladders(*_read("ladders", black, white, on_board, mover, max_answers, ko))
 

@@ -1,4 +1,4 @@
-"""How the groups that show stones are computed, now and in earlier positions; zero17 is `history` and `colour`."""
+"""Functions of the groups of stones, now and in earlier positions; zero17 is `history` and `colour`."""
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ def as_planes(*rows: Tensor) -> Tensor:
 
 
 def colour(view: View) -> Tensor:
-    """Returns the board where Black is to move."""
+    """Returns all points if Black is to move, else none."""
     return as_planes(torch.where(view.is_black.unsqueeze(1), view.state.on_board, 0))
 
 
@@ -23,7 +23,7 @@ def history(view: View, number: int) -> Tensor:
 
 
 def colour_history(view: View, number: int) -> Tensor:
-    """Returns the same by colour, Black's first."""
+    """Returns stones now and in earlier positions, newest first, Black's, then White's."""
     return torch.cat(_past(view.state, number), dim=1)
 
 
@@ -36,13 +36,13 @@ def _past(state: State, earlier: int) -> tuple[Tensor, Tensor]:
 
 
 def turns_since(view: View, number: int) -> Tensor:
-    """Returns the stones that have stood for 1, 2, … and for `number` or more positions, 1 for the last move's; stones
-    of the start are the oldest."""
+    """Returns the stones that have been on the board for 1, 2, … and for `number` or more positions; the last move's
+    stone for 1. Initial stones are the oldest."""
     state = view.state
     if view.fast is not None:
         return view.fast.ages(state.black, state.white, state.recent, state.ply, number)
     is_before_start = state.ply.unsqueeze(1) < torch.arange(1, number, device=state.device)
-    all_bits = -is_before_start.to(torch.int32)  # what stood at the start counts as having stood before it
+    all_bits = -is_before_start.to(torch.int32)  # initial stones count as older than the start
     recent = state.recent[:, : number - 1] | all_bits.unsqueeze(2).unsqueeze(3)
     stood = [torch.stack([state.black, state.white], dim=1)]
     for earlier in recent.unbind(1):
@@ -53,7 +53,7 @@ def turns_since(view: View, number: int) -> Tensor:
 
 
 def last_move_planes(view: View, number: int) -> Tensor:
-    """Returns the last moves, newest first, each on a plane of its own."""
+    """Returns the last moves, newest first, one plane each."""
     moves = view.last_moves[:, :number]
     rows = flood.points_to_rows(moves.flatten().to(torch.int64), view.state.board_size)
     return rows.unflatten(0, moves.shape)

@@ -1,4 +1,4 @@
-"""What several groups need of the same positions, computed once: the side to move's view of a batch."""
+"""The side to move's view of a batch, with everything that several groups share, computed once."""
 
 from functools import cached_property
 from types import ModuleType
@@ -15,32 +15,31 @@ from zerogo.features.readings import Ladders, Tactics, read_ladders, read_tactic
 
 
 class View:
-    """A batch as the side to move sees it. Planes are bit rows int32 [B, N] (see `board.flood`); each is computed when
-    it is first read.
+    """A batch as the side to move sees it. Planes are bit rows int32 [B, N] (see `board.flood`), computed at their
+    first use.
 
-    Legal means what the rules say. Superko is exact as far as the game's history is known: all of it in a game that is
-    played, the last eight positions in a leaf of the search and in a stored sample (a longer cycle is banned all the
-    same, but not shown)."""
+    Legality follows the rules. Superko is exact as far as the game's history is known: fully in a played game, for the
+    last eight positions in a leaf of the search and in a stored sample (longer cycles are banned, but not shown)."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self.is_black = state.to_play == BLACK  # bool [B]
-        self.katago_ladders: list[Ladders] = []  # of the present position, the one before, …; see `planes`
+        self.katago_ladders: list[Ladders] = []  # of the current position, the one before, …; see `planes`
 
     def colours(self, black: Tensor, white: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns what belongs to Black and to White as own and opponent's: [B, ...] each."""
+        """Returns Black's and White's as the side to move's and its opponent's: [B, ...] each."""
         is_black = self.is_black.view(-1, *[1] * (black.ndim - 1))
         return torch.where(is_black, black, white), torch.where(is_black, white, black)
 
     @cached_property
     def fast(self) -> ModuleType | None:
-        """Returns the loops that find some rows faster than torch; only the CPU has them."""
+        """Returns the kernels that compute some rows faster than torch; only the CPU has them."""
         fast = kernels.module_for("planes", self.state.device)
         return fast if hasattr(fast, "eyes") else None
 
     @cached_property
     def sides(self) -> tuple[Tensor, Tensor]:
-        """Returns the stones of the side to move and of the other."""
+        """Returns the stones of the side to move and of its opponent."""
         return self.colours(self.state.black, self.state.white)
 
     @cached_property
@@ -55,7 +54,7 @@ class View:
 
     @cached_property
     def legal(self) -> Tensor:
-        """Returns where the side to move may play."""
+        """Returns the legal points."""
         return exact_legal_rows(self.with_atari)
 
     @cached_property
@@ -73,13 +72,13 @@ class View:
         """Returns the eyes of the side to move."""
         if self.fast is not None:
             return self.fast.eyes(self.sides[0], self.state.on_board) & self.empty
-        # Boards of one size are all alike: what is off the board is then found once.
+        # Boards of one size have the same edges, which are then computed once.
         on_board = self.state.on_board[:1] if self.state.rules.same_size else self.state.on_board
         return flood.eyes(self.sides[0], on_board) & self.empty
 
     @cached_property
     def tactics(self) -> Tactics:
-        """Returns what `Tactics` holds, for the side to move."""
+        """Returns the tactics for the side to move."""
         return read_tactics(*self.sides, self.state.on_board, self.legal)
 
     @cached_property
@@ -91,20 +90,20 @@ class View:
 
     @cached_property
     def ladders(self) -> Ladders:
-        """Returns the ladders of the present position."""
+        """Returns the ladders of the current position."""
         return read_ladders(self.state.black, self.state.white, self.state.on_board)
 
     @cached_property
     def movers_ladders(self) -> Ladders:
-        """What the side to move may do about ladders at once; cheaper than all ladders, if those are not read yet."""
+        """The ladder moves of the side to move; cheaper than all ladders, unless those were read already."""
         if "ladders" in vars(self):
             return self.ladders
         return read_ladders(self.state.black, self.state.white, self.state.on_board, self.state.to_play)
 
     @cached_property
     def last_moves(self) -> Tensor:
-        """Returns the last actions that colours took in turn, newest first, -1 where there is none and for all but one
-        of a game that is over: int16 [B, 5]."""
+        """Returns the last actions of alternating colours, newest first, -1 for none, and for all but one if the game
+        is over: int16 [B, 5]."""
         moves = self.state.moves
         is_hidden = self.state.finished.unsqueeze(1) & (torch.arange(moves.shape[1], device=moves.device) > 0)
         is_known = ((moves >= 0) & ~is_hidden).cumprod(1) > 0
