@@ -1,4 +1,4 @@
-"""Networks: zerogo's own residual tower, and KataGo's architecture with the files in which its networks come."""
+"""Networks: zerogo's own residual tower, and KataGo's architecture with its network files."""
 
 from zerogo.network.katago import KataGoNetwork
 from zerogo.network.tower import HEADS, SCORE_SCALE, InferenceNetwork, MaskedNorm, Network, inference_copy, pool

@@ -1,9 +1,9 @@
-"""KataGo's architecture (versions 8 to 17 of its files): blocks that normalise before they convolve, with global
-pooling, nested bottlenecks and transformers.
+"""KataGo's architecture (versions 8 to 17 of its files): pre-activation blocks with global pooling, nested bottlenecks
+and transformers.
 
-A norm is a scale and a bias for each channel: the statistics of a file are folded into them, so there is no batch
-normalisation to go on with. Every norm is followed by its activation and the on-board mask; what lies off the board in
-the trunk may be anything. `katago_format` reads and writes the files, and builds the modules from their tensors."""
+A norm is a scale and a bias per channel, into which a file's statistics are folded, so there is no batch normalisation
+to continue. Every norm is followed by its activation and the on-board mask; off the board the trunk may hold anything.
+`katago_format` reads and writes the files, and builds the modules from their tensors."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from zerogo.network.tower import OFF_BOARD_LOGIT, FusedConv, Network, pool, relu_
 
 PLANES, GLOBALS = 22, 19
-SUPERKO, TERRITORY = 6, 9  # places among the global inputs
-MOST_VALUE = 1 - 1e-6  # of a winrate's tanh that atanh is asked for
+SUPERKO, TERRITORY = 6, 9  # indices of the global inputs
+MOST_VALUE = 1 - 1e-6  # largest tanh of a value to which atanh is applied
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "ACTIVATION_IDENTITY": lambda x: x,
     "ACTIVATION_RELU": relu_,
@@ -28,7 +28,7 @@ HEADS = ("policy", "value", "ownership", "score")
 
 
 def mask(x: Tensor, on_board: Tensor | None) -> Tensor:
-    """Returns maps [B, C, N, N] that are zero off the board."""
+    """Returns maps [B, C, N, N], set to zero off the board."""
     return x if on_board is None else torch.where(on_board.unsqueeze(1), x, 0.0)
 
 
@@ -47,7 +47,7 @@ class Norm(nn.Module):
 
 class RmsNorm(nn.Module):
     """x times a weight / the root mean square over the channels of a point, or over all channels and points of a board:
-    [B, C, N, N] -> the same shape, zero off the board. bias, activation: of the trunk's tip, None for a block's."""
+    [B, C, N, N] -> the same shape, zero off the board. bias, activation: only at the trunk's tip, None in blocks."""
 
     def __init__(self, weight: Tensor, epsilon: float, bias: Tensor | None, is_spatial: bool, activation: str) -> None:
         super().__init__()
@@ -69,11 +69,11 @@ class RmsNorm(nn.Module):
 
 
 class PooledBias(nn.Module):
-    """A bias for each channel, read off the pooled channels of a convolution."""
+    """A bias per channel, computed from the pooled channels of a convolution."""
 
     def __init__(self, conv: nn.Conv2d, norm: Norm) -> None:
         super().__init__()
-        self.conv, self.norm, self.linear = conv, norm, None  # of 3 * norm's channels
+        self.conv, self.norm, self.linear = conv, norm, None  # from 3 * norm's channels
 
     def pooled(self, x: Tensor, on_board: Tensor | None) -> Tensor:
         """Returns the pooled channels: [B, C, N, N] -> float32 [B, 3C']."""
@@ -85,7 +85,7 @@ class PooledBias(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + conv(norm(f(conv(norm(x))))), f being nothing, a pooled bias or other blocks."""
+    """x + conv(norm(f(conv(norm(x))))), where f is the identity, a pooled bias or other blocks."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class Residual(nn.Module):
 
 
 def _conv(conv: nn.Module, norm: Norm, x: Tensor, on_board: Tensor | None) -> Tensor:
-    """Returns a convolution and the norm behind it, which a `FusedConv` holds already."""
+    """Returns the output of a convolution and its norm, which a `FusedConv` includes."""
     if not isinstance(conv, FusedConv):
         return norm(conv(x), on_board)
     is_relu = norm.activation == RELU
@@ -117,10 +117,11 @@ def _conv(conv: nn.Module, norm: Norm, x: Tensor, on_board: Tensor | None) -> Te
 
 
 class Attention(nn.Module):
-    """x + what every point takes from all points of its board, by rotary positions where there are frequencies.
+    """x + attention of every point to all points of its board, with rotary positions if there are frequencies.
 
-    heads, groups: of queries, and of keys and values that several of them share. frequencies: [groups or 1, pairs, 2],
-    radians a column and a row, None without; theta: what fixed ones were made from, None for learned ones."""
+    heads, groups: numbers of query heads, and of key and value heads, which several query heads share. frequencies:
+    [groups or 1, pairs, 2], radians per column and per row, or None. theta: the base of fixed frequencies, None for
+    learned ones."""
 
     kind = "transformer_attention_block"
 
@@ -143,7 +144,7 @@ class Attention(nn.Module):
         return x + mask(self.out(y).transpose(1, 2).unflatten(2, (size, size)), on_board)
 
     def _rotate(self, x: Tensor, size: int) -> Tensor:
-        """Returns queries or keys turned by the column and the row of their points: [B, heads, P, d]."""
+        """Returns queries or keys rotated by the column and the row of their points: [B, heads, P, d]."""
         frequencies = self.fixed if self.frequencies is None else self.frequencies
         if frequencies is None:
             return x
@@ -157,7 +158,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """x + W(silu(z U) * (z G)) at every point, z = rms(x), without the gate where there is none."""
+    """x + W(silu(z U) * (z G)) at every point, where z = rms(x); the gate G is optional."""
 
     kind = "transformer_ffn_block"
 
@@ -174,11 +175,11 @@ class FeedForward(nn.Module):
 
 
 class KataGoNetwork(nn.Module):
-    """A network of KataGo's for its 22 planes and 19 global inputs; `katago_format` fills it with modules.
+    """A KataGo network for its 22 planes and 19 global inputs; `katago_format` fills it with modules.
 
-    header: what a file says before the trunk and is to be written again. size: the (largest) board side that it is
-    made for. heads: the outputs that it gives, of HEADS; what they are is said in `tower.HEADS`. The score is KataGo's
-    lead. optimism: weight of the policy of moves that may turn out better than expected, of version 12 or later."""
+    header: the part of a file before the trunk, kept for writing. size: the (largest) board side. heads: the outputs,
+    from HEADS, with the meaning of `tower.HEADS`; the score is KataGo's lead. optimism: weight of the optimistic
+    policy, of moves that may turn out better than expected (version 12 or later)."""
 
     num_planes, num_globals = PLANES, GLOBALS
 
@@ -227,8 +228,8 @@ class KataGoNetwork(nn.Module):
         return torch.lerp(logits[:, 0], logits[:, 1], self.optimism) if self.optimism else logits[:, 0]
 
     def _numbers(self, hidden: Tensor, globals: Tensor) -> dict[str, Tensor]:
-        """Returns value and score: float32 [B] each. "No result" can't be under area scoring with superko."""
-        logits = self.outcome(hidden).to(torch.float32)  # autocast on a CPU leaves what follows in bfloat16
+        """Returns value and score: float32 [B] each. Under area scoring with superko, "no result" is impossible."""
+        logits = self.outcome(hidden).to(torch.float32)  # autocast on a CPU would compute the rest in bfloat16
         ends = (globals[:, SUPERKO] != 0) & (globals[:, TERRITORY] == 0)
         chances = torch.softmax(logits, dim=1)
         value = torch.atanh((chances[:, 0] - chances[:, 1]).clamp(-MOST_VALUE, MOST_VALUE))
@@ -266,7 +267,7 @@ class KataGoNetwork(nn.Module):
 def _fuse_(
     module: nn.Module, name: str, norm: Norm | None, device: torch.device, dtype: torch.dtype, size: int
 ) -> None:
-    """Puts a `FusedConv`, with the norm behind it folded in, into the place of a convolution."""
+    """Replaces a convolution by a `FusedConv` that includes its norm."""
     conv = getattr(module, name)
     scale = torch.ones(conv.out_channels, device=device) if norm is None else norm.weight
     bias = torch.zeros_like(scale) if norm is None else norm.bias

@@ -1,10 +1,10 @@
 """KataGo's network files (`.bin.gz`, `.txt.gz`, the same without gzip), versions 8 to 17: read, written, and planned.
 
-One description of the layout serves all three: `_network` walks through a file in its order with a stream, which reads
-what comes next (`StreamReader`) or writes what a module holds (`StreamWriter`). A *plan* is a text file without its
-tensors; it names the architecture, and `from_plan` draws first weights for it.
+One description of the layout serves all three: `_network` walks through a file with a stream, which reads the next
+entry (`StreamReader`) or writes a module's (`StreamWriter`). A *plan* is a text file without tensors. It describes the
+architecture, and `from_plan` draws initial weights for it.
 
-A file may come from a stranger: every size is held against what is left of the file before memory is taken for it."""
+A file may come from a stranger, so every size is compared with the rest of the file before memory is allocated."""
 
 import gzip
 import io
@@ -40,26 +40,26 @@ from zerogo.system.runtime import write_atomically
 
 SUFFIXES = (".bin.gz", ".txt.gz", ".gz", ".bin", ".txt")
 VERSIONS = range(8, 18)
-MULTIPLIERS = (20.0, 20.0, 20.0, 20.0, 40.0, 0.25, 30.0)  # before version 13, in the file's order from there on
-NEW_VERSION, NEW_MULTIPLIERS = 15, (20.0, 20.0, 20.0, 20.0, 40.0, 0.25, 150.0)  # of networks trained from nothing
-EPSILON = 1e-20  # of norms that have no statistics
-MOST_UNPACKED, LEAST_UNPACKED = 20, 2**24  # times the size of its file, and bytes that any file may have
+MULTIPLIERS = (20.0, 20.0, 20.0, 20.0, 40.0, 0.25, 30.0)  # before version 13; later files store them, in this order
+NEW_VERSION, NEW_MULTIPLIERS = 15, (20.0, 20.0, 20.0, 20.0, 40.0, 0.25, 150.0)  # of networks with random weights
+EPSILON = 1e-20  # of norms without statistics
+MOST_UNPACKED, LEAST_UNPACKED = 20, 2**24  # of a file: times its size, or bytes, at most
 MOST, MOST_DEPTH, MOST_BLOCKS = 2**16, 8, 1000
 BINARY = b"@BIN@"
 SPACE, WORD = re.compile(rb"\s*"), re.compile(rb"\S+")
 KINDS = ("ordinary_block", "gpool_block", "nested_bottleneck_block", Attention.kind, FeedForward.kind)
-FEW, ALL = 0.1, 1.0  # of the usual size of first weights: what is added to the trunk and what outputs are read from
+FEW, ALL = 0.1, 1.0  # of initial weights, times the usual size: into the trunk; of output layers
 
 
 def is_network(path: str | Path) -> bool:
-    """Says whether a file's name is one that KataGo's networks have."""
+    """Returns whether a file has the name of a KataGo network."""
     return str(path).endswith(SUFFIXES)
 
 
 def read(path: str | Path, size: int) -> KataGoNetwork:
     """Returns the network of a file, float32 on the CPU, made for boards up to a side of `size`.
 
-    Raises InputError with one sentence for a file that is missing, damaged, malformed or of another kind."""
+    Raises InputError for a file that is missing, damaged, malformed or of another kind."""
     try:
         network = KataGoNetwork(size)
         reader = StreamReader(_unpacked(Path(path)), f"KataGo network {path}")
@@ -84,7 +84,8 @@ def _unpacked(path: Path) -> bytes:
 
 
 def write(path: str | Path, network: KataGoNetwork, name: str) -> None:
-    """Writes a network for KataGo's engine under a name; as text where the file's name ends with .txt or .txt.gz."""
+    """Writes a network for KataGo's engine; as text if the file's name ends with .txt or .txt.gz. name: the network's
+    name inside the file."""
     text = str(path).removesuffix(".gz")
     data = _written(network, name, "text" if text.endswith(".txt") else "binary")
     data = gzip.compress(data, mtime=0) if str(path) != text else data
@@ -92,7 +93,7 @@ def write(path: str | Path, network: KataGoNetwork, name: str) -> None:
 
 
 def plan(network: KataGoNetwork) -> str:
-    """Returns the words of a network's file without its tensors."""
+    """Returns a network's plan: the words of its file without tensors."""
     return _written(network, "plan", "plan").decode().replace("\n", " ").strip()
 
 
@@ -105,21 +106,22 @@ def _written(network: KataGoNetwork, name: str, form: str) -> bytes:
 
 
 def from_plan(text: str, size: int) -> KataGoNetwork:
-    """Returns a network with first weights drawn from torch's global generator. Raises InputError for another text."""
+    """Returns a network with initial weights drawn from torch's global generator. Raises InputError if the text is no
+    plan."""
     network, reader = KataGoNetwork(size), StreamReader(text.encode(), "network.plan", has_tensors=False)
     _network(reader, network)
     return network
 
 
 def fresh(settings: NetworkConfig, size: int) -> KataGoNetwork:
-    """Returns a network of architecture katago with first weights. Raises InputError for settings that none has."""
+    """Returns a network of architecture katago with initial weights. Raises InputError for impossible settings."""
     network = from_plan(settings.plan or plan_of(settings), size)
     network.heads = [name for name in network.heads if name in settings.heads]
     return network
 
 
 def plan_of(settings: NetworkConfig) -> str:
-    """Returns the plan of a network of the config's section `network`."""
+    """Returns the plan for the config's section `network`."""
     c, head, hidden = settings.channels, settings.head_channels, settings.value_hidden
     pooled = max(1, min(settings.pooling_channels, c // 2))
     act = f"act {RELU}"
@@ -154,18 +156,18 @@ def plan_of(settings: NetworkConfig) -> str:
 
 
 class StreamReader:
-    """Reads a stream's words and tensors. What is given as the present value counts nothing; has_tensors: False draws
-    the tensors, of the given spread, or takes the number where that is negative."""
+    """Reads a stream's words and tensors; the `value` arguments are ignored. has_tensors: if False, tensors are drawn
+    with the given spread, or filled with that number if it is negative."""
 
     def __init__(self, data: bytes, where: str, has_tensors: bool = True) -> None:
         self.data, self.where, self.at, self.has_tensors, self.version = data, where, 0, has_tensors, 0
 
     def error(self, what: str) -> InputError:
-        """Returns what to raise."""
+        """Returns the InputError to raise."""
         return InputError(f"{self.where} is not one that zerogo reads: {what}, at byte {self.at}")
 
     def word(self, value: Any = None, allowed: Sequence[str] = ()) -> str:
-        """Returns the next word. Raises InputError where there is none, or one that is not allowed."""
+        """Returns the next word. Raises InputError if there is none, or if it is not allowed."""
         match = WORD.match(self.data, SPACE.match(self.data, self.at).end(), self.at + 4096)
         if match is None:
             raise self.error("it ends too early")
@@ -175,7 +177,7 @@ class StreamReader:
         return word
 
     def whole(self, value: Any = None, low: int = 1, high: int = MOST) -> int:
-        """Returns the next whole number within limits."""
+        """Returns the next integer, from low to high."""
         word = self.word()
         if not re.fullmatch(r"-?\d{1,9}", word) or not low <= int(word) <= high:
             span = f"{low} must be" if low == high else f"a whole number from {low} to {high} must be"
@@ -211,7 +213,7 @@ class StreamReader:
 
 
 class StreamWriter:
-    """Writes a stream; form: "binary", "text" or "plan", without tensors."""
+    """Writes a stream. form: "binary", "text", or "plan" for text without tensors."""
 
     def __init__(self, form: str) -> None:
         self.form, self.file, self.version = form, io.BytesIO(), 0
@@ -222,11 +224,11 @@ class StreamWriter:
         return value
 
     def whole(self, value: int, low: int = 1, high: int = MOST) -> int:
-        """Writes a whole number, and returns it."""
+        """Writes an integer, and returns it."""
         return self.word(int(value))
 
     def real(self, value: float) -> float:
-        """Writes a number so that it is read as the same, and returns it."""
+        """Writes a number so that it is read back exactly, and returns it."""
         return self.word(repr(float(value))) and value
 
     def tensor(self, value: Tensor, shape: Sequence[int], spread: float = 0.0) -> Tensor:
@@ -245,7 +247,7 @@ Layer = nn.Module | None
 
 
 def _network(file: Stream, net: KataGoNetwork) -> None:
-    """Goes through a whole file."""
+    """Reads or writes a complete file."""
     _header(file, net)
     version, header = file.version, net.header
     file.word("trunk")
@@ -358,7 +360,7 @@ def _attention(file: Stream, old: Attention | None, channels: int) -> Attention:
 
 
 def _fixed_frequencies(theta: float, channels: int) -> Tensor:
-    """Returns rope's frequencies: the first half of the pairs turn with the row, the others with the column."""
+    """Returns rotary frequencies: the first half of the pairs rotate with the row, the others with the column."""
     half = channels // 4
     turns = torch.tensor([theta ** (-2 * pair / (channels / 2)) for pair in range(half)])
     return torch.cat([torch.stack([turns * 0, turns], 1), torch.stack([turns, turns * 0], 1)]).unsqueeze(0)
@@ -466,7 +468,7 @@ def _activation(file: Stream, kind: str | None) -> str:
 
 
 def _norm(file: Stream, old: Norm | None, channels: int) -> Norm:
-    """Goes through a norm and its activation; its statistics are folded into scale and bias."""
+    """Reads or writes a norm and its activation; the statistics are folded into scale and bias."""
     file.word("norm")
     file.whole(channels, channels, channels)
     epsilon = file.real(EPSILON)
@@ -487,7 +489,7 @@ def _norm(file: Stream, old: Norm | None, channels: int) -> Norm:
 
 
 def _rms(file: Stream, old: RmsNorm | None, channels: int, is_tip: bool = False) -> RmsNorm:
-    """Goes through the norm of a block, or of the trunk's tip, which alone has a bias and an activation."""
+    """Reads or writes the norm of a block, or of the trunk's tip, which alone has a bias and an activation."""
     file.word("tip" if is_tip else "rms")
     file.whole(channels, channels, channels)
     epsilon, is_spatial = file.real(old and old.epsilon), False

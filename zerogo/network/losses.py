@@ -1,4 +1,4 @@
-"""What samples teach: targets as they come to the network's outputs, the losses of the heads, and their metrics."""
+"""Training targets from samples, the losses of the heads, and their metrics."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from zerogo.system.tensors import TensorFields
 SOFTENED = 0.25  # power of the soft policy's target (KataGo)
 
 Metrics = dict[str, Tensor]
-Terms = tuple[Tensor, dict[str, int]]  # of the losses of heads of a kind, and how many columns each head has
+Terms = tuple[Tensor, dict[str, int]]  # of the losses of heads of one kind, and how many columns each head has
 
 
 @dataclass(frozen=True)
 class Targets(TensorFields):
-    """The targets of B turned samples: float32, with the meaning of the fields of `Samples` unless described here.
+    """The targets of B samples under their symmetries: float32, otherwise as the fields of `Samples`.
 
-    policy, reply: [B, A], of the sum 1; reply is 1 at the other side's next move, and 0 everywhere where there was none
-    (has_reply: bool [B]). on_board: bool [B, N, N], None where all points exist."""
+    policy, reply: [B, A]; policy sums to 1; reply is 1 at the opponent's next move, and 0 everywhere if there was none
+    (has_reply: bool [B]). on_board: bool [B, N, N], None if all points exist."""
 
     policy: Tensor
     reply: Tensor
@@ -41,9 +41,9 @@ class Targets(TensorFields):
 
     @classmethod
     def of(cls, samples: Samples, tables: Tensor, on_board: Tensor | None) -> Targets:
-        """Returns what samples teach when they are turned by tables, int64 [B, A]."""
+        """Returns the targets of samples under the symmetries given by tables, int64 [B, A]."""
         policy = samples.policy.to(torch.float32)
-        policy = policy / policy.sum(-1, keepdim=True).clamp(min=1e-6)  # float16 has rounded it
+        policy = policy / policy.sum(-1, keepdim=True).clamp(min=1e-6)  # undoes the rounding to float16
         return cls(
             policy=symmetry.transform_actions(policy, tables),
             reply=(samples.reply.unsqueeze(1) == tables).to(torch.float32),
@@ -55,28 +55,28 @@ class Targets(TensorFields):
         )
 
 
-# What each head of moves learns, [B, A], and how much each sample counts, [B]. The loss is the cross-entropy [nats].
+# The targets of heads of moves, [B, A], and the weight of each sample, [B]. The loss is the cross-entropy in nats.
 
 
 def policy_target(targets: Targets) -> tuple[Tensor, Tensor]:
-    """The search's policy, by `policy_weight`."""
+    """The search's policy, weighted by `policy_weight`."""
     return targets.policy, targets.policy_weight
 
 
 def reply_target(targets: Targets) -> tuple[Tensor, Tensor]:
-    """The other side's next move, where there is one; by the policy's weight, as random players teach no replies."""
+    """The opponent's next move, if there is one; weighted by `policy_weight`, as random players teach no replies."""
     return targets.reply, targets.policy_weight * targets.has_reply
 
 
 def soft_policy_target(targets: Targets) -> tuple[Tensor, Tensor]:
-    """The power of 1/4 of the search's policy, made to sum to 1."""
+    """The search's policy to the power of 1/4, normalised."""
     soft = targets.policy**SOFTENED
     return soft / soft.sum(-1, keepdim=True), targets.policy_weight
 
 
-# What each head of outcomes learns, from -1 to 1, and what each number's loss is multiplied by: [B, n] each. The loss
-# is the cross-entropy of two outcomes [nats], (1 + tanh(logit)) / 2 being the chance of the better one. weight: the
-# head's. share: float32 [B], of each sample in a mean by `board_weight`.
+# The targets of heads of outcomes, from -1 to 1, and the factors of their losses: [B, n] each. The loss is the
+# cross-entropy of two outcomes in nats, with probability (1 + tanh(logit)) / 2 for the better one. weight: the head's.
+# share: float32 [B], the share of each sample in a mean weighted by `board_weight`.
 
 
 def value_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,13 +86,13 @@ def value_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor
 
 
 def short_values_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor, Tensor]:
-    """The root values of later moves, a mean over what is known."""
+    """Averages of later root values, a mean over the known ones."""
     has_value = targets.short_values == targets.short_values  # else NaN
     return targets.short_values.nan_to_num(0.0), has_value * (weight / has_value.sum().clamp(min=1))
 
 
 def ownership_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor, Tensor]:
-    """Whose each point is at the end, a mean over the points that exist, by `board_weight`."""
+    """The owner of each point at the end, a mean over the points that exist, weighted by `board_weight`."""
     owner, share = targets.ownership.flatten(1), (share * weight).unsqueeze(1)
     if targets.on_board is None:
         return owner, (share / owner.shape[1]).expand_as(owner)
@@ -106,11 +106,11 @@ LOSSES = (*MOVES, *OUTCOMES, "score")
 
 
 def loss_terms(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -> list[Terms]:
-    """Returns the terms of the losses, each head's weighted with its entry of `heads`: a tensor for heads of one kind,
-    [k, B, A] or [B, n], and the width of each head's own. The loss is the sum of all terms.
+    """Returns the loss terms, weighted by `heads`: one tensor for all heads of a kind, [k, B, A] or [B, n], with the
+    width of each head's part. The loss is the sum of all terms.
 
-    Of several ranks each takes the means of its own share of the batch. Heads of a kind are computed together: a GPU
-    waits longer for launches than for what they do."""
+    Each of several ranks takes the means of its own share of the batch. Heads of a kind are computed together, since
+    launches take a GPU longer than the computation."""
     learned = {name: function(targets) for name, function in MOVES.items() if name in heads}
     counts = torch.stack([*(count for _, count in learned.values()), targets.board_weight])
     weights = _constants((*(-heads[name] for name in learned), 1.0), counts.device)
@@ -128,15 +128,15 @@ def loss_terms(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -
 
 
 def _move_terms(outputs: Metrics, targets: Metrics, factors: Tensor) -> Terms:
-    """Returns the cross-entropies of k heads of MOVES with their targets by head. factors: float32 [k, B], by which
-    each sample's log-probabilities are multiplied."""
+    """Returns the cross-entropies of k heads of MOVES, by head. factors: float32 [k, B], factors of each sample's
+    log-probabilities."""
     log_priors = F.log_softmax(torch.stack([outputs[name] for name in targets]), dim=-1)
     terms = torch.stack([*targets.values()]) * factors.unsqueeze(-1) * log_priors
     return terms, dict.fromkeys(targets, terms.shape[-1])
 
 
 def _outcome_terms(outputs: Metrics, learned: dict[str, tuple[Tensor, Tensor]]) -> Terms:
-    """Returns the cross-entropies of heads of OUTCOMES. learned: what each's function returns."""
+    """Returns the cross-entropies of heads of OUTCOMES. learned: the results of their target functions."""
     targets, factors = (torch.cat(columns, 1) for columns in zip(*learned.values(), strict=True))
     logits = torch.cat([outputs[name].reshape(len(targets), -1) for name in learned], 1)
     terms = F.binary_cross_entropy_with_logits(2 * logits, (1 + targets) / 2, factors, reduction="none")
@@ -145,21 +145,21 @@ def _outcome_terms(outputs: Metrics, learned: dict[str, tuple[Tensor, Tensor]]) 
 
 @cache
 def _constants(numbers: tuple[float, ...], device: torch.device) -> Tensor:
-    """Returns numbers on a device, which waits for them once."""
+    """Returns numbers on a device, copied only once."""
     with torch.inference_mode(False):
         return torch.tensor(numbers, device=device)
 
 
 def metrics(outputs: Metrics, targets: Targets, heads: Mapping[str, float], loss: list[Terms]) -> Metrics:
     """Returns the metrics of a batch besides its loss: `NAME_loss` of each head before its weight (0 for a weight of
-    0); and of the heads that there are
+    0), and for existing heads:
 
-    policy_entropy, policy_target_entropy, policy_kl [nats]: of the prior, of the policy, and their divergence, and
-    policy_accuracy, how often their best moves agree, means by `policy_weight`; value_mean, value_target_mean,
-    value_error (squared), and value_accuracy, how often the value has the result's sign where there is a winner;
-    score_error_points: the mean error by `board_weight`.
+    policy_entropy, policy_target_entropy, policy_kl, in nats: of the prior, of the target, and their divergence;
+    policy_accuracy: how often their best moves agree; all are means weighted by `policy_weight`. value_mean,
+    value_target_mean, value_error (squared); value_accuracy: how often the value has the sign of the result, among
+    games with a winner. score_error_points: the mean error, weighted by `board_weight`.
 
-    outputs: without gradients. loss: what `loss_terms` returned for them."""
+    outputs: without gradients. loss: the result of `loss_terms` for them."""
     shown = {}
     for terms, widths in loss:
         of_heads = terms if terms.ndim == 3 else terms.view(len(terms), -1).split([*widths.values()], dim=1)
@@ -171,7 +171,7 @@ def metrics(outputs: Metrics, targets: Targets, heads: Mapping[str, float], loss
 
 
 def _shares(weights: Tensor) -> Tensor:
-    """Returns by what the numbers of samples are multiplied in a mean by their weights: float32 [B]."""
+    """Returns the factors of samples in a mean with the given weights: float32 [B]."""
     return weights / weights.sum().clamp(min=1e-6)
 
 

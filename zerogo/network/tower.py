@@ -1,14 +1,13 @@
-"""The policy and value network: a residual tower with global pooling, and heads that the config names.
+"""The policy and value network: a residual tower with global pooling, and the heads named by the config.
 
-The weights know nothing of the board's side, so one network plays every size, and games of different sizes share a
-padded batch: an on-board mask keeps everything off a smaller board at zero, as the padding of a convolution is. A mask
-of None says that all points exist, and costs nothing.
+The weights do not depend on the board's side, so one network plays every size, and games of different sizes share a
+padded batch. An on-board mask keeps points off a smaller board at zero, like the padding of a convolution. A mask of
+None means that all points exist, and costs nothing.
 
-Tower: 3x3 convolution, global inputs as a bias for each channel, then blocks relu(x + conv(relu(conv(x)))), every
-convolution followed by batch normalisation, which folds into it for playing. Every k-th block pools its first channels
-over the board and adds what it found as a bias (Wu, "Accelerating self-play learning in Go", 2019). The heads share a
-1x1 convolution and the hidden layer over its pooled channels; each head reads maps from the former and numbers from the
-latter."""
+Tower: 3x3 convolution, global inputs as a bias for each channel, then blocks relu(x + conv(relu(conv(x)))), where batch
+normalisation follows every convolution, and is folded into it for playing. Every k-th block pools its first channels
+over the board and adds the result as a bias (Wu, "Accelerating self-play learning in Go", 2019). The heads share a 1x1
+convolution, from which they read maps, and a hidden layer over its pooled channels, from which they read numbers."""
 
 import copy
 import math
@@ -23,17 +22,16 @@ from torch import Tensor, nn
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError, quote
 
-OFF_BOARD_LOGIT = -5000.0  # finite, so that zero times it stays zero in a cross-entropy
-READOUT_STD = 1e-3  # of the last layers: a fresh network is near uniform and near zero, yet passes gradients on
+OFF_BOARD_LOGIT = -5000.0  # finite, so that zero times it is zero in a cross-entropy
+READOUT_STD = 1e-3  # of the last layers: a fresh network is near uniform and near zero, but passes gradients
 POOLINGS = 3
-SCORE_SCALE = 20.0  # points for an output of 1 (KataGo)
-PACKED_FOR = 64  # positions of the batch for which weights are laid out
+SCORE_SCALE = 20.0  # points per unit of output (KataGo)
+PACKED_FOR = 64  # positions in the batch for which weights are packed
 
 
 @dataclass(frozen=True)
 class Head:
-    """One output: `num_maps` maps read off the points and `num_scalars` numbers off the pooled board, and what they
-    become.
+    """One output: the numbers of maps and of scalars that it reads, and how they become the output.
 
     assemble(maps [B, num_maps, N, N], scalars [B, num_scalars], on_board bool [B, N, N] or None) -> the output,
     float32."""
@@ -52,9 +50,9 @@ def _moves(maps: Tensor, passes: Tensor, on_board: Tensor | None) -> Tensor:
     return torch.cat([_map(maps, on_board, OFF_BOARD_LOGIT).flatten(1), passes], dim=1)
 
 
-# policy, reply (the other side's next move), soft_policy (the policy, flattened): logits [B, A]. value: [B], tanh of it
-# is the value. ownership: [B, N, N], tanh of it is the ownership. score: [B], points with komi. short_values: [B, 3],
-# tanh of them are averages of the values that searches will see, the nearest last. Side to move's view.
+# policy, reply (the opponent's next move), soft_policy (the policy, flattened): logits [B, A]. value: [B], its tanh is
+# the value. ownership: [B, N, N], its tanh is the ownership. score: [B], points with komi. short_values: [B, 3], their
+# tanh are averages of future search values, the shortest horizon last. All take the side to move's view.
 HEADS: dict[str, Head] = {
     "policy": Head(1, 1, _moves),
     "value": Head(0, 1, lambda maps, scalars, on_board: scalars[:, 0]),
@@ -67,10 +65,10 @@ HEADS: dict[str, Head] = {
 
 
 class MaskedNorm(nn.BatchNorm2d):
-    """Batch normalisation whose statistics are those of the points on the board. It counts no batches."""
+    """Batch normalisation with the statistics of the points on the board. It counts no batches."""
 
     def forward(self, x: Tensor, on_board: Tensor | None = None) -> Tensor:
-        """Returns the normalised maps: [B, C, N, N], zero off the board where there is a mask."""
+        """Returns the normalised maps: [B, C, N, N], zero off the board if there is a mask."""
         if not self.training or on_board is None:
             statistics = self.running_mean, self.running_var
             return F.batch_norm(x, *statistics, self.weight, self.bias, self.training, self.momentum, self.eps)
@@ -102,12 +100,12 @@ class ConvNorm(nn.Module):
 
 
 class FusedConv(nn.Module):
-    """A convolution for playing, with normalisation folded in; on a CPU it does residual and relu, too.
+    """A convolution for playing, with normalisation folded in; on a CPU, residual and relu as well.
 
-    On 9x9, 256 games, 32 channels, one Zen 5 core, bf16: 0.90 ms for the convolution, 0.14 and 0.09 more if residual
-    and relu were steps of their own. Its weights lie as oneDNN wants them, which it would see to at every call: a tenth
-    to a quarter of the network's time for one position, a twentieth for 32. size: the board's side, by which oneDNN
-    chooses; others work as well."""
+    On 9x9, 256 games, 32 channels, one Zen 5 core, bf16: 0.90 ms for the convolution, and 0.14 and 0.09 more if
+    residual and relu were separate steps. The weights are packed for oneDNN, which would otherwise pack them at every
+    call: a tenth to a quarter of the network's time for one position, a twentieth for 32. size: the board's side for
+    which oneDNN packs; other sides work, too."""
 
     def __init__(self, conv: nn.Conv2d, device: torch.device, dtype: torch.dtype, size: int) -> None:
         super().__init__()
@@ -122,7 +120,7 @@ class FusedConv(nn.Module):
             )
 
     def forward(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None = None, relu: bool = True) -> Tensor:
-        """Returns what the `ConvNorm` returns, up to rounding."""
+        """Returns the output of the `ConvNorm`, up to rounding."""
         conv = self.conv
         if self.epilogue is not None:
             y = F.conv2d(x, conv.weight, padding=conv.padding, dilation=conv.dilation)
@@ -131,7 +129,7 @@ class FusedConv(nn.Module):
             y = conv(x)
             return _finish(y if residual is None else y.add_(residual.to(y.dtype)), on_board, relu)
         if residual is not None and residual.shape[-1] != x.shape[-1]:
-            # Spread over the points it can ride along: 0.03 ms, where adding it afterwards is 0.14.
+            # Expanded over the points, it is added by the convolution: 0.03 ms instead of 0.14 for a separate step.
             spread = residual.expand(-1, -1, x.shape[-2], x.shape[-1]).to(x.dtype)
             residual = spread.contiguous(memory_format=torch.channels_last)
         geometry = (self.packed, conv.bias, list(conv.padding), [1, 1], list(conv.dilation), 1)
@@ -147,7 +145,7 @@ class FusedConv(nn.Module):
 def relu_(x: Tensor) -> Tensor:
     """Returns relu(x)."""
     if x.dtype == torch.bfloat16 and x.device.type == "cpu" and not torch.is_grad_enabled():
-        # The sign bit of a bfloat16 is that of the int16 in its place: 3 times faster than relu (0.03 ms for 0.09).
+        # A bfloat16 has its sign bit where an int16 has it: this is 3 times as fast as relu (0.03 ms instead of 0.09).
         return x.view(torch.int16).clamp(min=0).view(torch.bfloat16)
     return torch.relu(x)
 
@@ -158,13 +156,13 @@ def _finish(y: Tensor, on_board: Tensor | None, relu: bool) -> Tensor:
 
 
 def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False, is_signed: bool = False) -> Tensor:
-    """Returns what is known of each channel over the whole board: mean, mean scaled by the board's side, maximum.
+    """Returns each channel pooled over the board: mean, mean scaled by the board's side, maximum.
 
-    x: [B, C, N, N], not negative and zero off the board -> float32 [B, 3C]. by_area: instead of the maximum the mean
-    scaled by the square of the side, as KataGo's value head has it: these three numbers determine the sum over a board
-    of any size. is_signed: x may be negative."""
+    x: [B, C, N, N], not negative and zero off the board -> float32 [B, 3C]. by_area: in place of the maximum, the mean
+    scaled by the square of the side, as in KataGo's value head; these three determine the sum over a board of any size.
+    is_signed: x may be negative."""
     num_games, channels, board_size, _ = x.shape
-    # In float32: the maximum of bfloat16 numbers is 20 times slower on a CPU.
+    # In float32, because the maximum of bfloat16 numbers is 20 times slower on a CPU.
     values = x.permute(0, 2, 3, 1).reshape(num_games, -1, channels).to(torch.float32)
     if on_board is None:
         mean, scale = values.mean(1), (board_size - 14) / 10
@@ -180,7 +178,7 @@ def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False, is_signed: b
 def _maximum(values: Tensor, board_size: int) -> Tensor:
     """Returns the maximum over the points: [B, P, C] -> [B, C].
 
-    On a CPU amax is 2 times faster than max_pool2d for multiples of 32 channels, 9 times slower for others, and its
+    On a CPU amax is twice as fast as max_pool2d for multiples of 32 channels and 9 times slower for others, and its
     gradient is slow."""
     num_games, _, channels = values.shape
     if values.device.type != "cpu" or (channels % 32 == 0 and not values.requires_grad):
@@ -191,7 +189,7 @@ def _maximum(values: Tensor, board_size: int) -> Tensor:
 
 
 class Block(nn.Module):
-    """relu(x + conv(relu(conv(x) + bias))), where the bias is read off the pooled first channels, or 0 where
+    """relu(x + conv(relu(conv(x) + bias))), where the bias is computed from the pooled first channels, or 0 if
     `pooling_channels` is 0."""
 
     def __init__(self, channels: int, pooling_channels: int) -> None:
@@ -211,7 +209,7 @@ class Block(nn.Module):
 
 
 class Readout(nn.Module):
-    """The last linear layers of all heads. Each head has its own, so that heads can be added or dropped; they are
+    """The last linear layers of all heads. Each head has its own, so that heads can be added or dropped, but they are
     multiplied as one matrix."""
 
     def __init__(self, inputs: int, sizes: dict[str, int]) -> None:
@@ -224,12 +222,12 @@ class Readout(nn.Module):
         self.joined: tuple[Tensor, Tensor] | None = None
 
     def freeze_(self, dtype: torch.dtype) -> None:
-        """Joins the layers for good, multiplying in `dtype`."""
+        """Joins the layers permanently; they multiply in `dtype`."""
         weight, bias = (joined.detach() for joined in self._join())
         self.joined = weight.to(dtype), bias
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns the outputs of all heads one after the other: [..., inputs] -> float32 [..., sum of sizes]."""
+        """Returns the concatenated outputs of all heads: [..., inputs] -> float32 [..., sum of sizes]."""
         weight, bias = self._join() if self.joined is None else self.joined
         return F.linear(x, weight).to(torch.float32) + bias
 
@@ -241,8 +239,8 @@ class Readout(nn.Module):
 class Network(nn.Module):
     """The network for planes [B, C, N, N] and global inputs [B, g]; `settings` is the config's section `network`.
 
-    size: the (largest) board side that it is made for; it is remembered, the weights do not depend on it. Raises
-    InputError for an unknown head."""
+    size: the (largest) board side, which is stored, but does not affect the weights. Raises InputError for an unknown
+    head."""
 
     def __init__(self, settings: NetworkConfig, num_planes: int, num_globals: int, size: int) -> None:
         super().__init__()
@@ -250,12 +248,12 @@ class Network(nn.Module):
         if unknown:
             raise InputError(f"network.heads has {quote(unknown[0])}; allowed are {', '.join(HEADS)}")
         self.num_planes, self.num_globals, self.size = num_planes, num_globals, size
-        self.heads = [name for name in HEADS if name in settings.heads]  # in this order, by which the weights go
+        self.heads = [name for name in HEADS if name in settings.heads]  # the order of the weights
         channels, every = settings.channels, settings.pooling_every
         self.stem = ConvNorm(num_planes, channels, 3)
         self.global_bias = nn.Linear(num_globals, channels, bias=False) if num_globals else None
         if self.global_bias is not None:
-            # From 0, an input that never varies in training does nothing when a match varies it.
+            # Starting at 0, an input that never varies in training has no effect if it varies in a match.
             nn.init.zeros_(self.global_bias.weight)
         pools = [bool(every) and number % every == 0 for number in range(1, settings.blocks + 1)]
         self.blocks = nn.ModuleList([Block(channels, settings.pooling_channels if pool else 0) for pool in pools])
@@ -300,19 +298,18 @@ class Network(nn.Module):
         return playing
 
     def num_parameters(self) -> int:
-        """Returns the number of trained numbers."""
+        """Returns the number of trained parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     def num_operations(self, board_size: int) -> int:
-        """Returns the multiplications and additions of the convolutions for one position, which is nearly all that it
-        costs."""
+        """Returns the multiplications and additions of the convolutions for one position, nearly all of its cost."""
         kernels = sum(math.prod(layer.weight.shape) for layer in self.modules() if isinstance(layer, nn.Conv2d))
         return 2 * kernels * board_size * board_size
 
 
 class InferenceNetwork:
-    """A network's copy for playing: called like it, without gradients, in `dtype` inside and float32 outside. Made by
-    `inference_copy`."""
+    """A network's copy for playing, made by `inference_copy`. It is called like the network, and computes without
+    gradients, in `dtype` inside and float32 outside."""
 
     def __init__(self, network: Network, device: torch.device, dtype: torch.dtype) -> None:
         self.device, self.dtype, self.network = device, dtype, network
@@ -324,24 +321,24 @@ class InferenceNetwork:
         return self.network(planes, globals, on_board)
 
     def use_epilogues(self, fast: ModuleType | None) -> None:
-        """Leaves all that follows a convolution to a kernel (`kernels.cuda.epilogues`); None: to torch's steps."""
+        """Has a kernel (`kernels.cuda.epilogues`) do the steps after each convolution; None: torch does them."""
         for layer in self.network.modules():
             if isinstance(layer, FusedConv):
                 layer.epilogue = fast
 
     @torch.no_grad()
     def load_(self, network: Network) -> None:
-        """Copies the weights of a network of the same shape into its own tensors, so that captured graphs, which read
-        these, stay valid."""
+        """Copies the weights of a network of the same shape into the present tensors, so that captured graphs, which
+        read them, stay valid."""
         new = network.playing_copy(self.device, self.dtype, self.heads)
         torch._foreach_copy_(_weights(self.network), _weights(new))
         for layer, new_layer in zip(self.network.modules(), new.modules(), strict=True):
-            if isinstance(layer, FusedConv) and layer.in_one_step:  # on a CPU, where no graph is captured
-                layer.packed = new_layer.packed  # in oneDNN's own layout
+            if isinstance(layer, FusedConv) and layer.in_one_step:  # on a CPU, where there are no graphs
+                layer.packed = new_layer.packed  # in oneDNN's layout
 
 
 def _weights(playing: Network) -> list[Tensor]:
-    """Returns all that an inference network multiplies with, but for what oneDNN has packed."""
+    """Returns the weights of an inference network, without those packed for oneDNN."""
     joined = [tensor for module in playing.modules() if isinstance(module, Readout) for tensor in module.joined]
     return [*playing.state_dict().values(), *joined]
 
@@ -352,12 +349,11 @@ def inference_copy(
     dtype: torch.dtype = torch.float32,
     heads: Sequence[str] | None = None,
 ) -> InferenceNetwork:
-    """Returns a copy for playing, which later training leaves alone: convolutions in `dtype`, the small matrices after
-    pooling in float32.
+    """Returns a copy for playing, which later training does not change: convolutions in `dtype`, the small matrices
+    after pooling in float32.
 
-    heads: which outputs it gives; None is all. Batch normalisation is folded in with its running statistics.
-    Without torch.compile, which lost on a CPU: 2x32, 9x9, bf16, batch 256, one Zen 4 core: 15.1 ms around the oneDNN
-    calls, for 12.5 ms without."""
+    heads: the outputs; None for all. Batch normalisation is folded in with its running statistics. torch.compile is not
+    used, because it was slower on a CPU: 15.1 ms instead of 12.5 (2x32, 9x9, bf16, batch 256, one Zen 4 core)."""
     device = torch.device(device)
     return InferenceNetwork(network.playing_copy(device, dtype, heads), device, dtype)
 

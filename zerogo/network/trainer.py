@@ -1,5 +1,5 @@
-"""One step of learning: augmentation, optimiser, learning rate, averaged weights. What to learn from and when belongs
-to the pipeline, how far a network is off to `losses`."""
+"""One training step: augmentation, optimiser, learning rate, averaged weights. `losses` has the targets and losses; the
+pipeline decides when to train."""
 
 import copy
 import math
@@ -19,19 +19,19 @@ from zerogo.network.losses import LOSSES, Metrics, Targets, loss_terms
 from zerogo.replay import TrainingBatch
 from zerogo.system import distributed
 
-# AdamW's betas: 0.9 is KataGo's momentum; 0.99 averages the squares over about 100 steps, the usual 0.999 over 1,000,
-# too long where the run changes its own data.
+# AdamW's betas: 0.9 is KataGo's momentum. 0.99 averages the squares over about 100 steps; the usual 0.999 would average
+# over 1,000, too long for a run that changes its own data.
 BETAS = 0.9, 0.99
-WEIGHT_DECAY = 0.02  # of matrices and kernels, decoupled
+WEIGHT_DECAY = 0.02  # of matrices and convolution kernels, decoupled
 MAX_GRADIENT_NORM = 1.0
 PARTS, NUMBERS = ("network", "averaged", "optimizer"), ("samples", "steps", "progress", "average_weight")  # of a state
 
 
 class Trainer:
-    """Learns in place: `network` by gradients, `averaged` as the mean of its recent weights, which is what plays.
+    """Trains in place: `network` by gradients; `averaged`, which plays, as the mean of its recent weights.
 
     settings: the config's section `training`. heads: head name to loss weight. dtype: bfloat16 for mixed precision,
-    else float32. samples, steps: learned from so far. Raises InputError for a head that has no loss."""
+    else float32. samples, steps: trained on so far. Raises InputError for a head without a loss."""
 
     def __init__(
         self,
@@ -52,32 +52,32 @@ class Trainer:
         self.optimizer = make_optimizer(network, settings.learning_rate)
         self.learner = distributed.wrap_ddp(self.network, self.device)
         self.samples, self.steps, self.progress, self.average_weight = 0, 0, 0.0, 0.0
-        # What is averaged: parameters and batch-norm statistics, not their count of batches.
+        # Parameters and batch-norm statistics are averaged, but not the count of batches.
         both = zip(self.averaged.state_dict().values(), self.network.state_dict(keep_vars=True).values(), strict=True)
         self._pairs = [(mean, ours.detach()) for mean, ours in both if mean.is_floating_point()]
 
     @torch.no_grad()
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
-        """Begins with the weights of another run, by name; heads that it lacks keep their own."""
+        """Starts with the weights of another run, by name; heads that it lacks keep their initial weights."""
         for network in (self.network, self.averaged):
             network.load_state_dict(weights, strict=False)
 
     def set_progress(self, progress: float) -> None:
-        """Tells how much of the run is over, 0 to 1; the learning rate's schedule follows it."""
+        """Sets how much of the run is over, 0 to 1, for the learning rate's schedule."""
         self.progress = min(1.0, max(0.0, progress))
 
     def learning_rate(self) -> float:
-        """Returns the next step's learning rate: base x warm-up x the last factor that progress has reached."""
+        """Returns the next step's learning rate: base x warm-up x the last schedule factor reached by progress."""
         reached = [factor for start, factor in self.settings.schedule if start <= self.progress]
         warm = min(1.0, (self.samples + self.settings.batch) / max(1, self.settings.warmup_samples))
         return self.settings.learning_rate * warm * (reached[-1] if reached else 1.0)
 
     def step(self, batch: TrainingBatch, measures: bool = True) -> Metrics:
-        """Learns from one batch and returns what was seen as tensors on the device, without waiting for it. Each rank
-        has an equal share of the batch.
+        """Trains on one batch and returns metrics as tensors on the device, without waiting for it. Each rank has an
+        equal share of the batch.
 
-        These are the total `loss` and `gradient_norm` before clipping, and, where it measures, `NAME_loss` of each head
-        before its weight (0 for a weight of 0), the heads' metrics, and `learning_rate`."""
+        The metrics are the total `loss`, `gradient_norm` before clipping, and, with `measures`, `NAME_loss` of each
+        head before its weight (0 for a weight of 0), the heads' metrics, and `learning_rate`."""
         rate = self.learning_rate()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -96,13 +96,13 @@ class Trainer:
 
     @torch.no_grad()
     def measure(self, batch: TrainingBatch) -> Metrics:
-        """Returns the averaged network's losses and metrics on a held-out batch, without learning from it."""
+        """Returns the averaged network's losses and metrics on a held-out batch, without training on it."""
         return self._losses(self.averaged, batch, True)[1]
 
     @torch.no_grad()
     def refresh_statistics(self, batches: Iterable[TrainingBatch]) -> None:
-        """Gives the averaged weights batch-norm statistics of their own: the even mean over batches, if any, and
-        over the ranks, so that all ranks play by one network."""
+        """Sets the averaged network's batch-norm statistics to the mean over the given batches, if any, and over the
+        ranks, so that all ranks play with the same network."""
         norms = [module for module in self.averaged.modules() if isinstance(module, nn.BatchNorm2d)]
         for number, batch in enumerate(batches, start=1):
             self.averaged.train()
@@ -115,30 +115,30 @@ class Trainer:
         self.averaged.eval()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns all that is needed to go on exactly: tensors, numbers and containers only."""
+        """Returns the full state for an exact continuation, as tensors, numbers and containers."""
         states = {name: getattr(self, name).state_dict() for name in PARTS}
         return states | {name: getattr(self, name) for name in NUMBERS}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from where `state_dict` was taken."""
+        """Restores the state of `state_dict`."""
         self.network.load_state_dict(state["network"])
         self.averaged.load_state_dict(state["averaged"])
-        if "betas" in state["optimizer"]["param_groups"][0]:  # else SGD's, of an earlier version: AdamW begins anew
-            self._load_optimizer(copy.deepcopy(state["optimizer"]))  # torch would share its tensors with the state
+        if "betas" in state["optimizer"]["param_groups"][0]:  # else SGD's, of an earlier version: AdamW starts afresh
+            self._load_optimizer(copy.deepcopy(state["optimizer"]))  # torch would share tensors with the state
         for name in NUMBERS:
             setattr(self, name, state[name])
 
     def _load_optimizer(self, state: dict[str, Any]) -> None:
-        """Takes over the statistics, not the settings, which another version may have saved with other values."""
+        """Restores the statistics but not the settings, which another version may have saved with other values."""
         groups = zip(self.optimizer.state_dict()["param_groups"], state["param_groups"], strict=True)
         state["param_groups"] = [group | {"lr": saved["lr"]} for group, saved in groups]
         self.optimizer.load_state_dict(state)
-        for parameter, kept in self.optimizer.state.items():  # a fused step takes them to lie as the parameter does
+        for parameter, kept in self.optimizer.state.items():  # a fused step requires the parameter's memory layout
             same = {name: part for name, part in kept.items() if part is not None and part.shape == parameter.shape}
             kept |= {name: torch.empty_like(parameter).copy_(part) for name, part in same.items()}
 
     def turned(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, Targets]:
-        """Returns planes, global inputs and targets on the device, each turned by its symmetry."""
+        """Returns planes, global inputs and targets on the device, each sample under its symmetry."""
         batch = batch.to(self.device)
         state = batch.state()
         size = None if state.rules.same_size else state.rules.size
@@ -147,7 +147,7 @@ class Trainer:
         return planes, self.encoder.globals(state), Targets.of(batch.samples, tables, on_board_mask(state))
 
     def _forward(self, network: nn.Module, batch: TrainingBatch) -> tuple[Metrics, Targets]:
-        """Returns the network's outputs by head, and the targets that belong to them."""
+        """Returns the network's outputs by head, and their targets."""
         planes, inputs, targets = self.turned(batch)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
             outputs = network(planes, inputs, targets.on_board)
@@ -164,8 +164,8 @@ class Trainer:
         return total, metrics
 
     def _clip(self) -> Tensor:
-        """Limits the gradient's norm and returns what it was before, by the same operations as
-        `nn.utils.clip_grad_norm_`, which asks each of them for its device."""
+        """Clips the gradient's norm and returns the norm before, with the operations of `nn.utils.clip_grad_norm_`, but
+        without its queries for every gradient's device."""
         gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         torch._foreach_mul_(gradients, (MAX_GRADIENT_NORM / (norm + 1e-6)).clamp(max=1.0))
@@ -173,10 +173,10 @@ class Trainer:
 
     @torch.no_grad()
     def _average(self, new_samples: int) -> None:
-        """Moves the averaged weights: an exponential mean with horizon `ema_samples`.
+        """Updates the averaged weights, an exponential mean with horizon `ema_samples`.
 
-        The bias of its start is divided out, so that the first step copies. Batch-norm statistics go along as a first
-        guess; `refresh_statistics` gives the right ones."""
+        The initial bias is divided out, so that the first step copies the weights. Batch-norm statistics are averaged
+        as an estimate; `refresh_statistics` computes the right ones."""
         share = -math.expm1(-new_samples / self.settings.ema_samples)
         self.average_weight += (1.0 - self.average_weight) * share
         averaged, ours = zip(*self._pairs, strict=True)
@@ -184,7 +184,7 @@ class Trainer:
 
 
 def make_optimizer(network: Network, learning_rate: float) -> torch.optim.Optimizer:
-    """Returns AdamW; kernels and matrices decay, biases and normalisation (one-dimensional) don't."""
+    """Returns AdamW; convolution kernels and matrices decay, biases and normalisation (one-dimensional) do not."""
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": WEIGHT_DECAY},
