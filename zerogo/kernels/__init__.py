@@ -1,10 +1,10 @@
-"""Compiled versions of the hot operations, and the one place that chooses among them.
+"""Compiled versions of the hot operations, and the one place that selects them.
 
-`cpu/` holds loops over games that Numba compiles, `cuda/` Triton kernels, one program a game. Both have modules of the
-same names with functions of the same arguments and results; a few the CPU alone has (`board.replace_`). The torch
-operations that they stand in for run on any device, do the same, and are what the tests hold the kernels against. Where
-the compiler is missing, or does not work, they do the work alone, and that of modules that compute wrongly on a
-machine (`refuse`). Tactics and ladders have no torch version: `cpu_loops` gives the CPU's for all devices."""
+`cpu/` has loops over games, compiled by Numba, `cuda/` has Triton kernels, one program per game. Both have modules with
+the same names and functions, with the same arguments and results; a few exist only for the CPU (`board.replace_`). The
+torch operations that they replace run on any device and are the reference in the tests. Torch takes over if the
+compiler is missing or broken, and for modules that compute wrongly on a machine (`refuse`). Tactics and ladders have no
+torch version: `cpu_loops` gives the CPU's for all devices."""
 
 import contextlib
 import hashlib
@@ -25,25 +25,25 @@ from types import ModuleType
 
 import torch
 
-# The modules without a torch version, by what the names of the encoders' groups hold that need them.
+# The modules without a torch version, by a pattern for the names of the groups that need them.
 READERS = {"ladders": "ladder", "tactics": "liberties|capture_size|captures|self_atari|connects|weakest|ko_takes"}
-OPTIONAL = ("playouts", *READERS)  # which many programs don't need
+OPTIONAL = ("playouts", *READERS)  # that many programs do not need
 COMMON = ("board", "tree", "leaf_states", "planes", "scoring", *OPTIONAL)
-NAMES = {"cpu": COMMON, "cuda": (*COMMON, "draws", "roots", "epilogues")}  # the modules of each kind of device
+NAMES = {"cpu": COMMON, "cuda": (*COMMON, "draws", "roots", "epilogues")}  # the modules by device type
 NOTHING = "", ""  # a module that does not exist, see `only`
 ALL = {*NAMES["cpu"], *NAMES["cuda"]}
 COMPILERS = {"cpu": "numba", "cuda": "triton"}  # by kind of device
-KEPT_FOLDERS = 4  # of compiled kernels in one place: one for each version of zerogo that is used there
-OLDEST = (7, 5)  # the least compute capability that Triton compiles for
+KEPT_FOLDERS = 4  # of compiled kernels in one place, one per version of zerogo
+OLDEST = (7, 5)  # the lowest compute capability for which Triton compiles
 PACKAGE = Path(__file__).parents[1]
 _only: tuple[str, str] | None = None  # see `only`
-_refused: dict[str, dict[str, str]] = {kind: {} for kind in COMPILERS}  # why, by kind of device and module
-untried: dict[str, dict[int, Callable[[], object]]] = {}  # what tries a module before its first use, by side of boards
+_refused: dict[str, dict[str, str]] = {kind: {} for kind in COMPILERS}  # the reasons, by device type and module
+untried: dict[str, dict[int, Callable[[], object]]] = {}  # trials of modules before their first use, by side of boards
 _trying = threading.RLock()
 
 
 def module_for(name: str, device: torch.device) -> ModuleType | None:
-    """Returns the kernels `name` ("board", "tree", …) for a device, None where there are none or none are wanted."""
+    """Returns the kernels `name` ("board", "tree", …) for a device, None if there are none or none are wanted."""
     if _only is not None:
         return _module(*_only) if name == _only[0] else None
     try_first(name)
@@ -51,7 +51,7 @@ def module_for(name: str, device: torch.device) -> ModuleType | None:
 
 
 def try_first(name: str) -> None:
-    """Tries a module unless that was done, lest it be tried in the middle of a game; other threads wait meanwhile."""
+    """Tries a module now, unless it was tried, and not in the middle of a game; other threads wait meanwhile."""
     if name in untried and _only is None:
         with _trying:
             for attempt in untried.get(name, {}).values():
@@ -60,7 +60,7 @@ def try_first(name: str) -> None:
 
 
 def readers_of(groups: Iterable[str]) -> set[str]:
-    """Returns which of `READERS` groups of an encoder need, and tries them first."""
+    """Returns which of `READERS` an encoder's groups need, and tries them."""
     names = {name for name, words in READERS.items() if re.search(words, " ".join(groups))}
     for name in names:
         try_first(name)
@@ -68,13 +68,13 @@ def readers_of(groups: Iterable[str]) -> set[str]:
 
 
 def are_in_use(kind: str) -> bool:
-    """Says whether a kind of device has kernels here, and they are wanted."""
+    """Returns whether a device type has kernels here, and they are wanted."""
     return _only is None and kind in COMPILERS and _obstacle(kind) is None
 
 
 def refuse(kind: str, name: str, why: str) -> bool:
-    """Leaves the work of a module to torch from now on, and returns whether that is new; why: a sentence without its
-    subject. The CPU's tactics and ladders run as Python then, for which all of the CPU's kernels are given up."""
+    """Replaces a module by torch from now on, and returns whether that is new. why: a sentence without its subject. The
+    CPU's tactics and ladders then run as Python, which disables all of the CPU's kernels."""
     if name in _refused[kind]:
         return False
     _refused[kind][name] = why
@@ -88,7 +88,7 @@ def refuse(kind: str, name: str, why: str) -> bool:
 
 def cpu_loops(name: str) -> ModuleType:
     """Returns the CPU's kernels `name` ("ladders" or "tactics"), which have no torch version, for devices without
-    kernels of their own; without Numba they are loops in Python."""
+    kernels. Without Numba they are Python loops."""
     try_first(name)
     return importlib.import_module(f"zerogo.kernels.cpu.{name}")
 
@@ -103,7 +103,7 @@ def _module(name: str, kind: str) -> ModuleType | None:
 
 @cache
 def _obstacle(kind: str) -> str | None:
-    """Returns why a kind of device has no kernels, None where it has them. Warns where the compiler does not work."""
+    """Returns why a device type has no kernels, None if it has them. Warns if the compiler does not work."""
     compiler = COMPILERS[kind]
     if kind == "cpu" and (name := next((name for name in READERS if name in _refused[kind]), None)):
         return f"as the kernel {name} by {compiler} {_refused[kind][name]}"
@@ -122,7 +122,7 @@ def _obstacle(kind: str) -> str | None:
 
 
 def _try_triton() -> None:
-    """Raises what a launch on the current CUDA device would: Triton's driver needs a C compiler and a new GPU."""
+    """Raises the error of a launch on the current CUDA device, if any: Triton needs a C compiler and a recent GPU."""
     import triton
 
     triton.runtime.driver.active.get_current_target()
@@ -133,13 +133,13 @@ def _try_triton() -> None:
 
 
 def choose(kernels: str) -> None:
-    """Leaves everything in this process to torch where run.kernels is "plain"; "auto" changes nothing."""
+    """Disables all kernels in this process if run.kernels is "plain"; "auto" changes nothing."""
     global _only
     _only = NOTHING if kernels == "plain" else _only
 
 
 def in_use(device: torch.device) -> str:
-    """Returns for a person what does the work of kernels on a device."""
+    """Returns in words what runs the kernels' operations on a device."""
     compiler = COMPILERS.get(device.type)
     if _only is not None or compiler is None:
         return "torch alone"
@@ -150,14 +150,14 @@ def in_use(device: torch.device) -> str:
 
 
 def plain() -> AbstractContextManager[None]:
-    """Leaves everything to torch inside a `with` block: the oracle of the kernels, and what runs without a compiler."""
+    """Disables all kernels inside a `with` block, to get the torch reference."""
     return only(*NOTHING)
 
 
 @contextmanager
 def only(name: str, kind: str) -> Iterator[None]:
-    """Leaves everything to torch inside a `with` block but for one module's kernels, those for a kind of device, on
-    whatever device the tensors are."""
+    """Disables all kernels inside a `with` block except one module's for a device type, regardless of the tensors'
+    device."""
     global _only
     before, _only = _only, (name, kind)
     try:
@@ -167,8 +167,7 @@ def only(name: str, kind: str) -> Iterator[None]:
 
 
 def source_digest(kind: str, package: Path = PACKAGE) -> str:
-    """Returns a word that changes with the sources of the kernels for a kind of device, those of the constants that
-    they are compiled with among them."""
+    """Returns a word that changes with the sources of the kernels for a device type, compiled-in constants included."""
     patterns = "kernels/*.py", f"kernels/{kind}/*.py", "rules/__init__.py"
     sources = [path for pattern in patterns for path in sorted(package.glob(pattern))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
@@ -176,15 +175,15 @@ def source_digest(kind: str, package: Path = PACKAGE) -> str:
 
 @cache
 def cache_folder() -> Path | None:
-    """Makes and returns the folder of the CPU's compiled kernels and of what was measured on this machine: beside the
-    sources, or where those can't be written in the user's cache or among temporary files, or in the one that
-    NUMBA_CACHE_DIR names; None where nothing can be written. It is named after the sources. Of those of other sources,
-    which another installed version may use, the ones used last stay (`KEPT_FOLDERS`)."""
+    """Makes and returns the folder for the CPU's compiled kernels and this machine's measurements: in NUMBA_CACHE_DIR
+    if set, else next to the sources, in the user's cache, or among temporary files, whichever can be written; None if
+    none can. Its name depends on the sources. Of the folders of other versions, which may still be in use, the last
+    `KEPT_FOLDERS` used ones stay."""
     named_folder, digest = os.environ.get("NUMBA_CACHE_DIR"), source_digest("cpu")
     usual = [PACKAGE / "kernels" / "cpu" / "__pycache__"]
     with contextlib.suppress(RuntimeError):  # a user without a home
         usual.append(Path("~/.cache/zerogo").expanduser())
-    # Numba's files are code, so nobody else may have made the folder among temporary files.
+    # Numba's files are code, so a folder among temporary files must not be another user's.
     usual.append(Path(tempfile.gettempdir(), f"zerogo-{os.getuid()}"))
     for home in [Path(named_folder)] if named_folder else usual:
         folder = home / f"zerogo-kernels-{digest}"
@@ -199,7 +198,7 @@ def cache_folder() -> Path | None:
             os.utime(folder)
         except OSError:
             continue
-        with contextlib.suppress(FileNotFoundError):  # another process removes them, too
+        with contextlib.suppress(FileNotFoundError):  # another process may remove them, too
             others = set(home.glob("zerogo-kernels-" + "[0-9a-f]" * len(digest))) - {folder}
             for other in sorted(others, key=os.path.getmtime)[: 1 - KEPT_FOLDERS]:
                 shutil.rmtree(other, ignore_errors=True)

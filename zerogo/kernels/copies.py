@@ -1,4 +1,4 @@
-"""Rows of many tensors written, and brought to the host and from it."""
+"""Writes rows of many tensors at once, and copies them to the host and back."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,8 +10,8 @@ from zerogo.system.tensors import sent
 
 
 def put_(targets: Sequence[Tensor], index: Tensor, sources: Sequence[Tensor]) -> None:
-    """Writes [K, ...] over the rows `index` (int64 [K], all different) of tensors [B, ...]; types become those of
-    the targets."""
+    """Writes sources [K, ...] to the rows `index` (int64 [K], all different) of targets [B, ...], converted to the
+    targets' types."""
     pairs = [(to, source.to(to.dtype).contiguous()) for to, source in zip(targets, sources, strict=True)]
     is_alike = all(source.shape == (len(index), *to.shape[1:]) for to, source in pairs)
     is_dense = all(to.is_contiguous() for to in targets)
@@ -24,18 +24,18 @@ def put_(targets: Sequence[Tensor], index: Tensor, sources: Sequence[Tensor]) ->
 
 
 def put_from_host_(targets: Sequence[Tensor], index: Tensor, sources: Sequence[Tensor]) -> None:
-    """The same from the host, index and all; nothing waits for it."""
+    """Does the same with sources and index on the host, without a wait."""
     device = targets[0].device
     put_(targets, sent(index, device), [sent(source, device) for source in sources])
 
 
 def to_host(tensors: Sequence[Tensor], index: Tensor | None = None) -> list[Tensor]:
-    """Returns rows of tensors [B, ...] on the host: those with an index (int64 [K]) or all. The host waits once."""
+    """Returns rows of tensors [B, ...] on the host: those with an index (int64 [K]), or all. The host waits once."""
     return start_to_host(tensors, index)()
 
 
 def start_to_host(tensors: Sequence[Tensor], index: Tensor | None = None) -> Callable[[], list[Tensor]]:
-    """Begins what `to_host` does; the function that it returns waits for the copy. The tensors may be written over
+    """Starts a copy as in `to_host`, and returns a function that waits for it. The tensors may be overwritten
     meanwhile."""
     rows = list(tensors) if index is None else [tensor.index_select(0, index) for tensor in tensors]
     if tensors[0].device.type == "cpu":
@@ -58,8 +58,8 @@ def _as_bytes(tensor: Tensor) -> Tensor:
 
 
 def _split_bytes(rows: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Returns what stands side by side in rows of the host, uint8 [K, bytes], as tensors with the types and the shapes
-    of others but for the number of rows."""
+    """Splits rows on the host, uint8 [K, bytes], into tensors with the types and shapes of `like`, except for the
+    number of rows."""
     columns = rows.split([tensor[0].numel() * tensor.element_size() for tensor in like], dim=1)
     tensors = [torch.empty(len(rows), *other.shape[1:], dtype=other.dtype) for other in like]
     for tensor, values in zip(tensors, columns, strict=True):

@@ -1,4 +1,4 @@
-"""What the kernels of both devices and the torch operations that they stand in for must agree on."""
+"""Definitions shared by the kernels of both devices and the torch operations that they replace."""
 
 from collections import namedtuple
 from enum import IntEnum
@@ -8,35 +8,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# A `board.Position` and what a `board.State` remembers, as arrays, pointers or values.
+# A `board.Position`, and the history of a `board.State`, as arrays, pointers or values.
 PositionFields = namedtuple("PositionFields", "black white atari to_play passes ply ko hash captures finished")
 HistoryFields = namedtuple("HistoryFields", "seen links lost recent moves")
 
 # In a search's trees.
-NULL_NODE, ROOT = 0, 1  # every tree has both: node 0 is none, and takes writes that must have no effect
-UNVISITED, ILLEGAL = 0, -1  # children without a node: not expanded yet; illegal, or found to repeat a position
+NULL_NODE, ROOT = 0, 1  # every tree has both; node 0 is a dummy, which takes writes without effect
+UNVISITED, ILLEGAL = 0, -1  # children without a node: not expanded yet; illegal, or repeating a position
 # The packed position of a node is W = 3N + 9 int32 words: the rows of the black stones, the white ones and those in
-# atari, N each, then, counted from word 3N, the hash (two words, low half first) to the captures (by Black, by White).
+# atari, N each; then, counted from word 3N, the hash (two words, low half first) to the captures (by Black, by White).
 HASH, TO_PLAY, PASSES, FINISHED, PLY, KO, CAPTURES = 0, 2, 3, 4, 5, 6, 7
 WORDS_AFTER_ROWS = 9
 TINY = 1e-20  # a prior of 0 would be a logit of -inf for a legal move
-# `search.puct._spread`: the variance of a node's values (0.40^2) that is taken as seen with this weight; 1 / 0.40.
+# For `search.puct._spread`: the prior variance of a node's values (0.40^2), its weight, and 1 / 0.40.
 VARIANCE_PRIOR, VARIANCE_WEIGHT, INVERSE_PRIOR_STDEV = 0.16, 2.0, 2.5
 
-# What the kernels of a search get, as arrays or tensors.
-# A `search.tree.Tree`, whose rows are game * M + node.
+# The arguments of search kernels, as arrays or tensors: first a `search.tree.Tree`, with rows game * M + node.
 TREE_FIELDS = "words children prior visits value_sum square_sum score_sum value terminal parent action size"
 Trees = namedtuple("Trees", TREE_FIELDS)
-# What a choice at a root reads of a `search.tree.SearchState`, and any choice of `config.SearchConfig` (float32).
+# The parts of a `search.tree.SearchState` for a choice at a root, and of `config.SearchConfig` for any choice
+# (float32).
 Searches = namedtuple("Searches", "budget done root_prior forced gumbel kept_visits order phase_end")
 CHOICE_NUMBERS = "c_puct c_puct_log c_puct_base c_puct_variance fpu_reduction fpu_reduction_root".split()
 CHOICE_NUMBERS += ["c_visit", "c_scale"]
 # A `search.selection.Selection` of K = leaves * B slots.
 Slots = namedtuple("Slots", "path depth action is_terminal counts")
-# K simulations: where they went (`Selection`), what they came to (`search.game.LeafStates`), what the network said.
+# K simulations: their paths (`Selection`), their leaves (`search.game.LeafStates`), and the network's evaluation.
 SELECTED, LANDED = ("path", "depth", "action", "is_terminal"), ("words", "legal", "finished", "result", "repeats")
 Leaves = namedtuple("Leaves", (*SELECTED, *LANDED, "prior", "value", "score"))
-# A `search.game.SearchPath`; the root states and their rules; what is found beside the fields of the positions.
+# A `search.game.SearchPath`; the root states and their rules; results besides the fields of the positions.
 Path = namedtuple("Path", "game_index path depth words actions")
 GAME_FIELDS = ("on_board", "cap", "ply", "seen", "links", "recent", "moves")
 Games = namedtuple("Games", (*GAME_FIELDS, "superko", "komi", "suicide"))
@@ -44,16 +44,17 @@ LeafFields = namedtuple("LeafFields", "words legal result repeats recent moves")
 
 
 def fields_of(kind: type, source: Any) -> Any:
-    """Returns the tensors of an object that a namedtuple has fields for, contiguous. In place of one that is None, such
-    as the scores of a tree that keeps none, the first stands, which a kernel must not touch by that name."""
+    """Returns an object's tensors for the fields of a namedtuple, contiguous. The first tensor replaces one that is
+    None, such as the scores of a tree without them; a kernel must not use it by that name."""
     tensors = [getattr(source, name) for name in kind._fields]
     return kind(*((tensors[0] if tensor is None else tensor).contiguous() for tensor in tensors))
 
 
 def leaf_fields(states: Any, path: Any, words: Tensor) -> tuple[Path, Games, LeafFields, PositionFields]:
-    """Returns what `step_leaves` reads beside the parents (int32 [K, W]), and room for all that it finds: words int32
-    [K, W], legal bool [K, A] but for superko, result float32 [K], the side to move's by area, 0 where the game goes on,
-    repeats bool [K], the move was illegal, recent int32 [K, 7, 2, N], moves int16 [K, 5], and the positions' fields.
+    """Returns the inputs of `step_leaves` besides the parents' words (int32 [K, W]), and memory for its results: words
+    int32 [K, W]; legal bool [K, A], superko not considered; result float32 [K], the side to move's by area, 0 in
+    running games; repeats bool [K], the move was illegal; recent int32 [K, 7, 2, N]; moves int16 [K, 5]; and the
+    positions' fields.
 
     states: `board.State`. path: `search.game.SearchPath`."""
     number, rules = len(words), states.rules
@@ -71,32 +72,33 @@ def leaf_fields(states: Any, path: Any, words: Tensor) -> tuple[Path, Games, Lea
 
 
 def tries(leaves: int) -> int:
-    """Returns how many selections a step may make: half as many again as leaves, in place of those that collide."""
+    """Returns how many selections a step may make: half as many again as leaves, to replace collisions."""
     return leaves + leaves // 2
 
 
-# How a group of an encoder gives what it shows (see `features.groups.Group`); kernels paint the first two.
+# The forms of an encoder's groups (see `features.groups.Group`); kernels paint the first two.
 ROWS, COUNTS, VALUES, GLOBALS = range(4)
 
-# What `tactics.read` gives, in this order; `features.readings.Tactics` says what they are.
+# The results of `tactics.read`, in this order, as defined in `features.readings.Tactics`.
 TACTICS = (
     "liberties", "capture_size", "opponent_capture_size", "liberties_after", "size_after", "self_atari_size",
     "strings_joined", "weakest_opponent",
 )  # fmt: skip
 
 
-# The arithmetic of keyed draws: what a draw is for, and how a key is mixed from words. SplitMix64 (Steele, Lea and
-# Flood, "Fast splittable pseudorandom number generators", 2014) is a bijection on 64 bits that passes BigCrush when fed
-# with a counter.
+# The arithmetic of keyed draws: their purposes, and how a key is mixed from words. SplitMix64 (Steele, Lea and Flood,
+# "Fast splittable pseudorandom number generators", 2014) is a bijection on 64 bits that passes BigCrush when fed with a
+# counter.
 
 GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 MIX_2 = 0x94D049BB133111EB - (1 << 64)
-GAMMA_TRIES = 8  # Marsaglia-Tsang accepts at least 95 % of tries, so 8 leave 4e-11
+GAMMA_TRIES = 8  # Marsaglia-Tsang accepts at least 95 % of tries, so 8 of them fail with 4e-11
 
 
 class Purpose(IntEnum):
-    """What a draw is for, so that two of one game and ply never share a key. Append only: a run's games hang on it."""
+    """The purpose of a draw, so that two draws of one game and ply never share a key. Append only: games depend on
+    it."""
 
     OPENING = 1
     SYMMETRY = 2
@@ -125,7 +127,7 @@ def mix(z: Tensor | np.ndarray) -> Tensor | np.ndarray:
 
 
 def mix_words(words: tuple[Tensor | int, ...], device: torch.device | str = "cpu") -> Tensor:
-    """Returns int64 keys of words, mixed in in this order; tensors (integers) broadcast."""
+    """Returns int64 keys mixed from words in order; integer tensors broadcast."""
     mixed = torch.zeros((), dtype=torch.int64, device=device)
     for word in words:
         addend = word.to(torch.int64) if isinstance(word, Tensor) else ((int(word) + 2**63) % 2**64) - 2**63

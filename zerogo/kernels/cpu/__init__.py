@@ -1,1 +1,1 @@
-"""Kernels for the CPU: plain loops over games that Numba compiles, the games shared out among torch's threads."""
+"""Kernels for the CPU: loops over games, compiled by Numba and distributed over torch's threads."""

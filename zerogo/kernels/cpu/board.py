@@ -1,8 +1,8 @@
 """The rules over whole batches: floods, legal points with superko, moves with their history.
 
-They do what the functions of the same names in `zerogo.board` and `board.flood` do, bit for bit; those tell what and
-why. Each kernel walks over a stretch of the games, one after the other, in a thread; the game at hand lies in a few
-kilobytes of scratch memory (`strings`), so that all the work on it stays in the first cache."""
+They do the same as the functions of these names in `zerogo.board` and `board.flood`, bit for bit; those explain what
+and why. In each thread a kernel handles a range of games one by one. The current game is in a few kilobytes of scratch
+memory (`strings`), so that all work on it stays in the first-level cache."""
 
 from typing import Any
 
@@ -26,10 +26,10 @@ def flood(seeds: Tensor, within: Tensor) -> Tensor:
 
 @kernel
 def _flood(start, stop, seeds, within, grown):
-    """Fills the runs of each row, then again and again those beside a row that grew, until no row is left to ask."""
+    """Fills the runs of each row, then repeatedly those next to a row that grew, until no row changes."""
     size = within.shape[1]
     for plane in range(start, stop):
-        rows = 0  # those that have grown since their neighbours were filled from them
+        rows = 0  # those that grew after their neighbours were filled
         for row in range(size):
             grown[plane, row] = strings.fill(seeds[plane, row] & within[plane, row], within[plane, row])
             rows |= np.int64(grown[plane, row] != 0) << row
@@ -49,8 +49,8 @@ def _flood(start, stop, seeds, within, grown):
 
 
 def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
-    """Returns the points that may be played, superko included: int32 [B, N]. The games have their history; keys: int64
-    [2 * A], `board.position.point_keys`."""
+    """Returns the legal points, superko included: int32 [B, N]. The games have their full history. keys: int64 [2 * A],
+    `board.position.point_keys`."""
     legal = torch.empty_like(state.black, memory_format=torch.contiguous_format)
     arguments = state.on_board, state.rules.superko, state.rules.suicide, keys, legal
     over_games(_exact, len(legal), arrays_of(PositionFields, state), arrays_of(HistoryFields, state), *arguments)
@@ -65,7 +65,7 @@ def _exact(start, stop, position, history, on_board, superko, suicide, keys, leg
 
 @inline
 def _legal(start, stop, position, on_board, suicide, legal):
-    """Writes the points that may be played but for superko."""
+    """Writes the legal points, superko not considered."""
     size = on_board.shape[1]
     work = strings.scratch()
     for game in range(start, stop):
@@ -78,8 +78,8 @@ def _legal(start, stop, position, on_board, suicide, legal):
 
 @inline
 def _strike_repeating(start, stop, position, history, on_board, superko, suicide, keys, legal):
-    """Takes the points that repeat a position out of the legal ones. In a loop of its own, as few games have suspects
-    (`board.superko` tells which points these are), and only those are loaded again."""
+    """Removes the points that repeat a position from the legal ones. This is a separate loop, as few games have
+    suspects (see `board.superko`), and only those are loaded again."""
     size, lost, moves = on_board.shape[1], history.lost, history.moves
     work, dying = strings.scratch(), np.zeros(size, np.int32)  # dying: where a stone removes its own string
     for game in range(start, stop):
@@ -87,7 +87,7 @@ def _strike_repeating(start, stop, position, history, on_board, superko, suicide
             continue
         mover, last = position.to_play[game] - 1, moves[game, 0]
         is_new = _is_new(lost, game, 1 - mover, last) or _is_new(lost, game, mover, moves[game, 1])
-        # Then only a move that takes the last stone, which must be in atari, or suicide can repeat a position.
+        # Then only suicide, or a move that captures the last stone (which must be in atari), can repeat a position.
         is_point = 0 <= last < size * size
         is_hopeless = is_new and not (is_point and (position.atari[game, last // size] >> (last % size)) & 1 != 0)
         is_loaded = suicide[game]
@@ -131,15 +131,15 @@ def _find_weak(work, size):
 
 @part
 def _is_new(lost, game, colour, action):
-    """Returns whether a stone played there has stood since it came and was the first to stand there; False for a pass
-    or no move."""
+    """Returns whether the stone of a move still stands and was its colour's first on that point; False for a pass or no
+    move."""
     size = lost.shape[2]
     return 0 <= action < size * size and (lost[game, colour, action // size] >> (action % size)) & 1 == 0
 
 
 @inline
 def was_seen(seen, links, game, key, ply, is_situational):
-    """Returns whether a game that is at a ply may not come to a hash with its next move."""
+    """Returns whether a game at a ply may not reach a hash with its next move."""
     width = seen.shape[1]
     at = links[game, key & (2 * width - 1)]
     while at >= 0:
@@ -151,7 +151,7 @@ def was_seen(seen, links, game, key, ply, is_situational):
 
 @inline
 def _key_of_captured(work, size, row, bit, colour, keys):
-    """Returns the XOR of the keys of the strings in SCRATCH beside a point: colour is theirs."""
+    """Returns the XOR of the keys of the strings in SCRATCH next to a point. colour: that of these strings."""
     key = 0
     for k in range(STRIDE):
         work[TAKEN + k] = 0
@@ -167,7 +167,7 @@ def _key_of_captured(work, size, row, bit, colour, keys):
 
 @inline
 def _key_of_suicide(work, size, row, bit, colour, keys):
-    """Returns the XOR of the keys of the own strings beside a point."""
+    """Returns the XOR of the keys of the own strings next to a point."""
     work[OWN + row] |= bit
     string(work, OWN, NO_POINTS, row, bit, False)
     work[OWN + row] ^= bit
@@ -178,8 +178,8 @@ def _key_of_suicide(work, size, row, bit, colour, keys):
 
 
 def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the fields of the positions after one action each, and writes the moves into the history of the games
-    that go on.
+    """Returns the fields of the positions after one action each, and writes the moves into the history of running
+    games.
 
     history: the fields of `HistoryFields`, contiguous; H is greater than any ply."""
     before, remembered = arrays_of(PositionFields, state), (history[name].numpy() for name in HistoryFields._fields)
@@ -212,8 +212,8 @@ def _play(start, stop, position, actions, keys, on_board, cap, suicide, removed)
 
 @part
 def play(work, position, k, action, on_board, may_die, cap, keys):
-    """Plays an action in position k, which is not finished, in place; returns how many stones it removed (then TAKEN),
-    and whose they are."""
+    """Plays an action in the unfinished position k, in place; returns how many stones it removed (then in TAKEN), and
+    their colour."""
     size, colour, number, whose = len(on_board), position.to_play[k] - 1, 0, 0
     ko, passes = -1, position.passes[k] + 1
     if 0 <= action < size * size:
@@ -234,8 +234,8 @@ def play(work, position, k, action, on_board, may_die, cap, keys):
 
 @inline
 def _remember(start, stop, actions, before, hashes, removed, history):
-    """Writes the moves into the history. The chains have a loop of their own: what they read is seldom in a cache, and
-    so several games wait for it at a time."""
+    """Writes the moves into the history. The chains have a separate loop: their reads seldom hit a cache, and so those
+    of several games overlap."""
     seen, links, lost, recent, moves = history
     width, size = seen.shape[1], removed.shape[2]
     for game in range(start, stop):
@@ -263,8 +263,8 @@ def _remember(start, stop, actions, before, hashes, removed, history):
 
 
 def replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
-    """Writes the entries of tensors [K, ...] over those with an index, int64 [K], of others [B, ...]: all contiguous
-    and alike."""
+    """Overwrites the entries with the given indices, int64 [K], of tensors [B, ...] by those of tensors [K, ...], all
+    contiguous and of the same types."""
     number = max(1, len(index))
     table = [(to.data_ptr(), source.data_ptr(), source.nbytes // number) for to, source in zip(old, new, strict=True)]
     _replace(np.array(table), array(index), len(old[0]))

@@ -1,27 +1,27 @@
-"""Boards as kernels walk over them point by point: one byte a point, with a border, and the strings found at a glance.
+"""Boards for kernels that go point by point: one byte per point, with a border, and strings found quickly.
 
-Row r, column c lies at place (r + 1) * (N + 1) + c, so that a step to any side, -N - 1, -1, 1 or N + 1, stays in the
-board: the end of a row is the border before the next."""
+Row r, column c is at place (r + 1) * (N + 1) + c, so that a step to any side, -N - 1, -1, 1 or N + 1, stays in the
+array: the end of a row is the border before the next one."""
 
 import numpy as np
 
 from zerogo.kernels.cpu.loops import part
 
-EMPTY, FIRST, SECOND, OFF = range(4)  # what stands at a place; FIRST, SECOND: stones of the two planes that were loaded
+EMPTY, FIRST, SECOND, OFF = range(4)  # the content of a place; FIRST, SECOND: stones of the two loaded planes
 
 
 @part
 def new_board(size):
-    """Returns an empty flat board, int8 [(N + 2) * (N + 1) + 1], and room for what `find_strings` tells: uint32 each,
-    as long as the board, since an index that may be negative costs more."""
+    """Returns an empty flat board, int8 [(N + 2) * (N + 1) + 1], and memory for the results of `find_strings`, as long
+    as the board: uint32 each, since an index that may be negative costs more."""
     board = np.full((size + 2) * (size + 1) + 1, OFF, np.int8)
     return board, np.zeros(len(board), np.uint32), np.zeros(len(board), np.uint32), np.zeros(len(board), np.uint32)
 
 
 @part
 def find_strings(board, stones, empty, root, first, second, on_board):
-    """Loads a position and writes the places of its stones and of its empty points, in order, and for every stone the
-    place of its string's first one; returns how many stones and empty points there are."""
+    """Loads a position. Writes the places of its stones and of its empty points, in order, and for every stone the
+    place of its string's first stone. Returns the numbers of stones and of empty points."""
     _load(board, first, second, on_board)
     num_stones, num_empty = _list_points(board, len(first), stones, empty)
     _label(board, len(first), stones[:num_stones], root)
@@ -44,7 +44,7 @@ def _load(board, first, second, on_board):
 def _list_points(board, size, stones, empty):
     num_stones, num_empty = 0, 0
     for at in range(size + 1, (size + 1) * (size + 1)):
-        stones[num_stones], empty[num_empty] = at, at  # always written, counted where it fits: no branch to guess wrong
+        stones[num_stones], empty[num_empty] = at, at  # always written, counted if it applies: no branch to mispredict
         num_stones += board[at] == FIRST or board[at] == SECOND
         num_empty += board[at] == EMPTY
     return num_stones, num_empty
@@ -67,7 +67,7 @@ def _label(board, size, stones, root):
 
 @part
 def _join(root, one, other):
-    """Makes one string of two, of whose first stones the later one points to the earlier then."""
+    """Joins two strings: the later one's first stone then points to the earlier one's."""
     while root[one] != one:
         one = root[one]
     while root[other] != other:

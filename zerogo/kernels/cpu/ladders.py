@@ -1,9 +1,9 @@
-"""Ladders on the CPU: every string is read for itself, depth first on one board, moves taken back from a list of what
-they changed. `features.readings.Ladders` says what counts as a ladder.
+"""Ladders on the CPU: strings are read one by one, depth first on one board, and moves are undone from a list of
+changes. `features.readings.Ladders` defines ladders.
 
 A level of the reading is an attack: the string has two liberties and the attacker is to move. After the attacker's move
-the answers to it are listed; the first of them that saves the string ends the attack. Levels are a stack in memory,
-since Numba can't load a function that calls itself from its cache."""
+its answers are listed; the first one that saves the string ends the attack. The levels form a stack in memory, since
+Numba can't load recursive functions from its cache."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from zerogo.kernels.cpu.loops import inline, kernel, over_games
 CAUGHT, SAFE, GIVEN_UP = range(3)
 SEVERAL = 3  # liberties that save a string
 NO_PLACE = 0  # a place of the border
-# All memory is one array of int64, `work`, which is cheaper to hand on than many arrays. Its layout:
+# All memory is one int64 array, `work`, which is cheaper to pass than many arrays. Its layout:
 #
 #   from         words   what
 #   0            PLACES  the stones: what stands at each place of the board, see `flat`
@@ -54,13 +54,13 @@ LEVEL = 9
 def read(
     black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, max_answers: int, ko: Tensor | None = None
 ) -> tuple[Tensor, ...]:
-    """Returns the ladders of B positions, the fields of `features.readings.Ladders`: strings that are caught, first
-    moves that catch, moves that escape, int32 [B, 2, N] each for strings of Black and of White, and first moves that
+    """Returns the fields of `features.readings.Ladders` for B positions: strings that are caught, first moves that
+    catch, moves that escape, int32 [B, 2, N] each for strings of Black and of White, and the number of first moves that
     were given up, int64 [B].
 
-    black, white, on_board: int32 [B, N]. mover: int8 [B], whose moves alone are asked for; None for everybody's.
-    max_answers: answers that are listed after a first move before it is given up. ko: int16 [B], the point that the
-    simple ko rule bans, -1 for none; with it the ladders are those of KataGo."""
+    black, white, on_board: int32 [B, N]. mover: int8 [B], the side whose moves are read; None for both. max_answers:
+    answers listed after a first move before it is given up. ko: int16 [B], the point that the simple ko rule bans, -1
+    for none; if given, the ladders are KataGo's."""
     ladders = torch.zeros(3, len(black), 2, black.shape[1], dtype=torch.int32)
     given_up = torch.zeros(len(black), dtype=torch.int64)
     movers = torch.zeros(len(black), dtype=torch.int8) if mover is None else mover
@@ -98,8 +98,8 @@ def _read(first, last, black, white, on_board, mover, max_answers, ko, as_katago
 
 @inline
 def _new(size, max_answers):
-    """Returns memory for readings of so many answers. A level lists an answer at least, and its two stones come once
-    and go once."""
+    """Returns memory for readings of up to `max_answers` answers. A level lists at least one answer, and its two stones
+    are placed once and removed once."""
     answers = LEVELS + LEVEL * (max_answers + 4)
     changes = answers + max_answers + 4 + PLACES
     work = np.empty(changes + 4 * (max_answers + 4) + PLACES, np.int64)
@@ -117,8 +117,8 @@ def _add(rows, game, colour, at, size):
 
 @inline
 def _read_pair(work, at, size, max_answers, ban, catching, game):
-    """Reads a string with two liberties, which the last flood has found, and enters the attacker's first moves that
-    work; returns whether there are any, and how many could not be read."""
+    """Reads a string with the two liberties of the last flood, and enters the attacker's first moves that work; returns
+    whether there are any, and how many readings were given up."""
     one, other = work[LIBERTY], work[LIBERTY + 1]
     is_caught, unread = False, 0
     for _ in range(2):
@@ -134,8 +134,8 @@ def _read_pair(work, at, size, max_answers, ban, catching, game):
 
 @inline
 def _read_atari(work, at, size, max_answers, escaping, game):
-    """Reads a string in atari, whose liberty the last flood has found, and enters its own side's moves that save it;
-    returns whether there are none, and whether it could not be read: then what is entered may not be all."""
+    """Reads a string in atari with the liberty of the last flood, and enters its own side's moves that save it; returns
+    whether there are none, and whether the reading was given up, so that moves may be missing."""
     begin, start, is_caught, unread = work[LEVELS + END], work[CHANGES_END], True, 0
     work[LISTED] = 0
     work[LEVELS + END] = _list_answers(work, at, work[LIBERTY], begin, True)
@@ -156,8 +156,8 @@ def _read_atari(work, at, size, max_answers, escaping, game):
 
 @inline
 def _attacked(work, at, one, other, ban, to_try, max_answers):
-    """Returns whether the attacker, to move, catches the string at a place; leaves the board as it was. one, other: its
-    liberties, that many of which the attacker may try. ban: where it may not play."""
+    """Returns whether the attacker, to move, catches the string at a place; leaves the board unchanged. one, other: the
+    string's liberties. to_try: how many of them the attacker may try. ban: where it may not play."""
     level, start, is_attack = LEVELS + LEVEL, work[CHANGES_END], True
     _open(work, level, one, other, ban, to_try)
     while True:
@@ -191,8 +191,8 @@ def _attacked(work, at, one, other, ban, to_try, max_answers):
 
 @inline
 def _open(work, level, one, other, ban, to_try):
-    """Enters a level. Where the attacker may try both moves, the more promising one comes first: the one that leaves
-    the extension with fewer new empty points, of equal ones the earlier point, so that every reader takes the same
+    """Enters a level. If the attacker may try both moves, the more promising one comes first: the one that leaves the
+    extension with fewer new empty points, or else the earlier point, so that every implementation uses the same
     order."""
     if to_try == 2 and one > other:
         one, other = other, one
@@ -204,8 +204,8 @@ def _open(work, level, one, other, ban, to_try):
 
 @inline
 def _attack(work, level, at):
-    """Plays the attacker's next move that may work, if there is one, and lists the answers; returns whether there
-    was. In a double ko that is death there are no answers."""
+    """Plays the attacker's next move that may work, if there is one, and lists the answers; returns whether there was
+    one. If a double ko kills the string, there are no answers."""
     start = work[level - LEVEL + END]
     if work[AS_KATAGO] and work[level + TO_TRY] == 2 and work[level + TRIED] == 0 and _is_double_ko(work, level, at):
         work[level + TRIED], work[level + NEXT], work[level + END] = 2, start, start
@@ -233,8 +233,8 @@ def _attack(work, level, at):
 
 @inline
 def _is_double_ko(work, level, at):
-    """Returns whether the attacker, to move, wins by two kos: both liberties are takes of a single stone, connecting at
-    either leaves the string at most two liberties, and no string of the attacker's beside it is in atari."""
+    """Returns whether the attacker, to move, wins by two kos: it captures a single stone on both liberties, connecting
+    at either leaves the string at most two liberties, and no string of the attacker's next to it is in atari."""
     for k in range(2):
         move, single = work[level + FIRST_MOVE + k], 0
         for side in range(4):
@@ -256,8 +256,8 @@ def _is_double_ko(work, level, at):
 
 @inline
 def _list_answers(work, at, last, begin, is_all):
-    """Lists the defender's moves from `begin` on: where it takes strings in atari that touch the one at a place, then
-    its last liberty; returns where they end. Unless all are asked for, no captures where the extension saves the string
+    """Lists the defender's moves from `begin` on: captures of strings in atari that touch the one at a place, then its
+    last liberty; returns the end of the list. Unless `is_all`, captures are left out if the extension saves the string
     anyway."""
     end = begin
     if is_all or _empty_beside(work, last) < SEVERAL:
@@ -269,8 +269,8 @@ def _list_answers(work, at, last, begin, is_all):
 
 @inline
 def _list_captures(work, at, last, begin):
-    """Lists where the defender takes strings in atari that touch the one at a place, but for one move; returns where
-    they end."""
+    """Lists the defender's captures of strings in atari that touch the one at a place, except for the move `last`;
+    returns the end of the list."""
     work[FLOODS] += 1
     number, looked, end, walk, colour = 1, 0, begin, work[FLOODS], work[at]
     work[PATH], work[WALKED + at] = at, walk
@@ -293,7 +293,7 @@ def _list_captures(work, at, last, begin):
 
 @inline
 def _list_once(work, begin, end, move):
-    """Lists a move in the order of the points unless it is there; returns where the list ends."""
+    """Inserts a move in the order of the points, unless it is listed; returns the end of the list."""
     for k in range(begin, end):
         if work[k] == move:
             return end
@@ -307,8 +307,8 @@ def _list_once(work, begin, end, move):
 
 @inline
 def _answer(work, at, move):
-    """Plays a move of the defender; returns how many liberties the string at a place has then, up to SEVERAL, and finds
-    them. A suicide leaves it none."""
+    """Plays a move of the defender; finds the string's liberties after it, and returns their number, up to SEVERAL. A
+    suicide leaves none."""
     colour = work[at]
     _change(work, move, colour)
     if _capture(work, move, colour) == 0:
@@ -319,7 +319,7 @@ def _answer(work, at, move):
                 work[LIBERTY + liberties] = near
                 liberties += 1
             friends += work[near] == colour
-        # It is the extension; if that joins nothing else, there is no other liberty.
+        # It is the extension; if that joins no other string, there is no other liberty.
         if friends == 1 or liberties == SEVERAL:
             return liberties
     return _liberties(work, at, SEVERAL)
@@ -327,7 +327,7 @@ def _answer(work, at, move):
 
 @inline
 def _empty_beside(work, at):
-    """Returns how many empty points are beside a place."""
+    """Returns how many empty points are next to a place."""
     number = 0
     for side in range(4):
         number += work[at + work[STEPS + side]] == EMPTY
@@ -336,13 +336,14 @@ def _empty_beside(work, at):
 
 @inline
 def _is_alive(work, at):
-    """Whether the string at a place has a liberty."""
+    """Returns whether the string at a place has a liberty."""
     return _empty_beside(work, at) > 0 or _liberties(work, at, 1) > 0
 
 
 @inline
 def _liberties(work, at, limit):
-    """Returns how many liberties a string has, up to `limit`, and finds them, and the whole string if it has fewer."""
+    """Finds a string's liberties up to `limit`, and all of its stones if it has fewer; returns the number of
+    liberties."""
     work[FLOODS] += 1
     flood, colour, number, looked, liberties = work[FLOODS], work[at], 1, 0, 0
     work[QUEUE], work[MARK + at] = at, flood
@@ -369,8 +370,8 @@ def _liberties(work, at, limit):
 
 @inline
 def _capture(work, move, colour):
-    """Takes off what a stone that was just placed captures; returns how many stones, and notes the ko that it opens:
-    where it has taken one stone and stands alone with that place as its one liberty."""
+    """Removes what a newly placed stone captures, and returns how many stones. Notes the ko that it opens, if it has
+    captured one stone and is alone with that place as its only liberty."""
     num_captured, last = 0, NO_PLACE
     for side in range(4):
         near = move + work[STEPS + side]
@@ -397,7 +398,7 @@ def _change(work, at, what):
 
 @inline
 def _take_back(work, end):
-    """Undoes the last changes, down to that place in the list of them."""
+    """Undoes the last changes, down to `end` in their list."""
     while work[CHANGES_END] > end:
         work[CHANGES_END] -= 1
         change = work[work[CHANGES_END]]

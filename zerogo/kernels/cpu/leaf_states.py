@@ -1,6 +1,6 @@
-"""Step the leaves on the CPU, one after another: what `search.game.Go.step_leaves` does in torch, bit for bit.
+"""Steps the leaves on the CPU, one by one: the same as `search.game.Go.step_leaves` in torch, bit for bit.
 
-`kernels.shared` says how a position is packed; here `small` is the index of the first word after the rows."""
+`kernels.shared` defines the packing; here `small` is the index of the first word after the rows."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from zerogo.rules import SIMPLE, SITUATIONAL
 
 
 def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
-    """Returns what the moves lead to, `shared.leaf_fields` of the parents' words: actions int64 [K], keys int64 [2 * A]
-    by `board.position.point_keys`."""
+    """Returns the leaves after the moves, as in `shared.leaf_fields`: words of the parents, actions int64 [K], keys
+    int64 [2 * A] by `board.position.point_keys`."""
     fields = shared.leaf_fields(states, path, words)
     arrays = (type(kind)(*(field.numpy() for field in kind)) for kind in fields)
     over_games(_step_leaves, len(words), words, actions, keys, *arrays)
@@ -75,7 +75,7 @@ def _write_past(path, games, k, action, leaves):
 
 @part
 def _repeats(path, games, k, key):
-    """Returns whether the path to a leaf or the game before it has come to its hash before."""
+    """Returns whether the path to a leaf, or the game before it, has its hash already."""
     game, depth, size = path.game_index[k], path.depth[k], games.on_board.shape[1]
     is_situational = games.superko[game] == SITUATIONAL
     if games.superko[game] == SIMPLE:

@@ -1,4 +1,4 @@
-"""How the CPU's kernels are compiled and run: without Python's lock, the games shared out among as many threads as
+"""How the CPU's kernels are compiled and run: without Python's lock, with games distributed over as many threads as
 torch may use."""
 
 import ctypes
@@ -20,22 +20,21 @@ try:
     from llvmlite import ir
     from numba.core import cgutils, types
     from numba.extending import intrinsic
-except Exception:  # it is missing, or its installation is broken: `zerogo.kernels` says which
+except Exception:  # missing, or a broken installation: `zerogo.kernels` reports which
     numba = None
 if kernels._obstacle("cpu") is not None:
     numba = None
 
-FEWEST = 128  # games to a thread; fewer are seldom worth waking one
+FEWEST = 128  # games per thread; fewer are seldom worth waking one
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def _compiled(function: Callable, **options: bool) -> Callable:
-    """Compiles a function when it is first called, and keeps the result on disk. Indices are not checked.
+    """Compiles a function at its first call, and caches the result on disk. Indices are not checked.
 
-    Numba takes a kept result for good while the function's own file is what it was, though helpers in others may
-    have changed: so it gets `kernels.cache_folder`. Numba reads the folder's name here and at no later time. Without
-    Numba the function stays as it is: ladders and tactics, which have no torch version, then run as
-    Python."""
+    Numba trusts a cached result as long as the function's own file is unchanged, although helpers in other files may
+    have changed. So it gets `kernels.cache_folder`, whose name it reads only here. Without Numba the function stays as
+    it is: ladders and tactics, which have no torch version, then run as Python."""
     if numba is None:
         return function
     folder, before = kernels.cache_folder(), numba.config.CACHE_DIR
@@ -48,29 +47,29 @@ def _compiled(function: Callable, **options: bool) -> Callable:
 
 kernel = partial(_compiled, nogil=True, no_cfunc_wrapper=True)
 inline = partial(_compiled, no_cpython_wrapper=True, no_cfunc_wrapper=True)  # for a helper that kernels call
-# For one that is short or called at one place: it becomes part of its caller, and no arrays are handed on.
+# For a short helper, or one with a single call: it becomes part of its caller, and no arrays are passed.
 part = partial(_compiled, nogil=True, forceinline=True)
 
 
 if numba is None:
-    bit_count = np.bitwise_count  # what ladders and tactics need of these
+    bit_count = np.bitwise_count  # all that ladders and tactics need of these
 else:
 
     @intrinsic
     def bit_count(_context, word):
-        """How many bits of a word are set; for kernels."""
+        """Returns how many bits of a word are set; for kernels."""
         return word(word), lambda context, builder, signature, arguments: builder.ctpop(arguments[0])
 
     @intrinsic
     def first_bit(_context, word):
-        """The index of the lowest set bit of a word that is not 0; for kernels."""
+        """Returns the index of the lowest set bit of a word that is not 0; for kernels."""
         return word(word), lambda context, builder, signature, arguments: builder.cttz(
             arguments[0], ir.Constant(ir.IntType(1), 1)
         )
 
     @intrinsic
     def copy_bytes(_context, to, source, number):
-        """Copies so many bytes from one address to another, int64 each; for kernels."""
+        """Copies `number` bytes from one address to another, int64 each; for kernels."""
 
         def _generate(context, builder, signature, arguments):
             pointers = [builder.inttoptr(address, ir.IntType(8).as_pointer()) for address in arguments[:2]]
@@ -81,22 +80,22 @@ else:
 
 
 def array(tensor: Tensor) -> np.ndarray:
-    """Returns a tensor as kernels want it: a contiguous array, over the same memory where that is contiguous."""
+    """Returns a tensor as a contiguous array, over the same memory if that is contiguous."""
     view = tensor.numpy()
     return view if view.flags.c_contiguous else np.ascontiguousarray(view)
 
 
 def arrays_of(kind: type, source: Any) -> Any:
-    """Returns the tensors of an object that a namedtuple has fields for, as arrays."""
+    """Returns an object's tensors for the fields of a namedtuple, as arrays."""
     return kind(*(array(getattr(source, name)) for name in kind._fields))
 
 
 def over_games(loop: Callable, num_games: int, *arguments: Any) -> None:
-    """Calls loop(first, last, *arguments) for all games, in as many stretches as torch has threads, on torch's own
-    threads. Tensors among the arguments become arrays; what is written into is contiguous.
+    """Calls loop(first, last, *arguments) for all games, in as many ranges as torch has threads, on torch's own
+    threads. Tensors among the arguments become arrays; outputs must be contiguous.
 
-    Others would compete with those for the cores: a thread of OpenMP goes on spinning for milliseconds after each
-    operation of torch's."""
+    Other threads would compete with torch's for the cores: an OpenMP thread spins for milliseconds after each
+    operation."""
     arguments = [array(part) if isinstance(part, Tensor) else part for part in arguments]
     threads = min(torch.get_num_threads(), num_games // FEWEST)
     if threads < 2 or _team() is None:
@@ -115,14 +114,14 @@ def over_games(loop: Callable, num_games: int, *arguments: Any) -> None:
         _team()(_CALLBACK(_work), None, threads, 0)
     if raised:
         raise raised[0]
-    for stretch in stretches:  # OpenMP may give fewer threads than it is asked for
+    for stretch in stretches:  # OpenMP may give fewer threads than requested
         loop(*stretch, *arguments)
 
 
 @contextmanager
 def _unraisable_into(raised: list[BaseException]) -> Iterator[None]:
-    """Adds to a list what a callback from C can't raise: Ctrl-C may come before its first line, and would be printed
-    and forgotten. Signals come to the main thread alone."""
+    """Collects exceptions that a callback from C can't raise: Ctrl-C may come before its first line, and would be
+    printed and lost. Only the main thread gets signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -135,9 +134,9 @@ def _unraisable_into(raised: list[BaseException]) -> Iterator[None]:
 
 @cache
 def _team() -> Callable | None:
-    """Returns OpenMP's function that runs a callback in a team of threads; None where there is none."""
+    """Returns OpenMP's function that runs a callback in a team of threads; None if there is none."""
     try:
-        fork = ctypes.CDLL(None).GOMP_parallel  # where torch has loaded its OpenMP for all to see
+        fork = ctypes.CDLL(None).GOMP_parallel  # if torch has loaded its OpenMP globally
     except (AttributeError, OSError, TypeError):
         return None
     fork.argtypes, fork.restype = (_CALLBACK, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint), None

@@ -1,5 +1,5 @@
-"""Encoders' planes on the CPU: all bits of a row of the board are collected first, then painted point by point. And
-the bit rows of two groups, for which torch takes many small steps."""
+"""Encoders' planes on the CPU: all bits of a row of the board are collected first, then painted point by point. Also
+the bit rows of two groups, for which torch needs many small operations."""
 
 from functools import cache
 
@@ -17,9 +17,9 @@ ONES = {torch.float32: (np.uint32(0x3F800000), torch.int32), torch.bfloat16: (np
 def paint(spans: tuple[tuple[int, int], ...], rows: Tensor, counts: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns the planes of B positions: [B, N, N, C] of the dtype.
 
-    spans: what the planes are made of, in their order: (ROWS, c) for the next c of `rows`, (COUNTS, c) for the next one
-    of `counts`, of which v sets plane v - 1 of c, any beyond c the last and 0 none, (VALUES, c) for c planes that are
-    left at zero. rows: int32 [B, R, N] bit rows. counts: int16 [K, B, N, N]."""
+    spans: the sources of the planes in order: (ROWS, c) for the next c of `rows`; (COUNTS, c) for the next one of
+    `counts`, where v sets plane v - 1 of c, more than c the last and 0 none; (VALUES, c) for c planes that stay zero.
+    rows: int32 [B, R, N] bit rows. counts: int16 [K, B, N, N]."""
     if dtype not in ONES:
         return paint(spans, rows, counts, torch.float32).to(dtype)
     one, integers = ONES[dtype]
@@ -37,8 +37,8 @@ def _table(spans: tuple[tuple[int, int], ...]) -> np.ndarray:
 
 @kernel
 def _paint(first, last, spans, rows, counts, one, planes):
-    """Takes a row of the board at a time. Every point's planes are one bit of as many words, which the compiler takes 8
-    or 16 at a time."""
+    """Paints one row of the board at a time. A point's planes are one bit each of as many words, which the compiler
+    handles 8 or 16 at a time."""
     size = rows.shape[2]
     words = np.zeros(planes.shape[2] + size, np.uint32)
     for game in range(first, last):
@@ -52,8 +52,8 @@ def _paint(first, last, spans, rows, counts, one, planes):
 
 @part
 def _collect(words, game, row, spans, rows, counts, num_planes):
-    """Writes what the planes hold in a row as bits: uint32 [C + N]. Numbers that set no plane go to the last words, one
-    for each column: the processor would wait where all went to the same."""
+    """Writes the planes' bits in a row: uint32 [C + N]. Numbers that set no plane go to the last words, one for each
+    column: if all went to the same word, the processor would wait."""
     plane, next_row, next_count = 0, 0, 0
     words[:] = np.uint32(0)
     for span in range(len(spans)):
@@ -71,8 +71,8 @@ def _collect(words, game, row, spans, rows, counts, num_planes):
 
 
 def ages(black: Tensor, white: Tensor, recent: Tensor, ply: Tensor, oldest: int) -> Tensor:
-    """Returns the stones that have stood for 1, 2, … and for `oldest` or more positions, as the group `turns_since` has
-    them: int32 [B, oldest, N], from int32 [B, N] twice, [B, 7, 2, N] and [B]."""
+    """Returns the stones that have been on the board for 1, 2, … and for `oldest` or more positions, as in the group
+    `turns_since`: int32 [B, oldest, N], from int32 [B, N] twice, [B, 7, 2, N] and [B]."""
     rows = torch.empty(len(black), oldest, black.shape[1], dtype=torch.int32)
     over_games(_ages, len(black), black, white, recent, ply, rows)
     return rows
@@ -105,7 +105,7 @@ def _eyes(first, last, stones, on_board, eye_rows):
     size, one = stones.shape[1], np.uint32(1)
     solid, off = np.full(size + 2, ~np.uint32(0)), np.full(size + 2, ~np.uint32(0))
     for game in range(first, last):
-        for row in range(size):  # a bit higher than on the board, so that the border on the left has a place
+        for row in range(size):  # shifted up by one bit, to make room for the left border
             off[row + 1] = ~(on_board[game, row] << one)
             solid[row + 1] = (stones[game, row] << one) | off[row + 1]
         for row in range(1, size + 1):

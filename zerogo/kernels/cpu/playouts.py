@@ -1,4 +1,4 @@
-"""Random games on the CPU, one after another: the same draws and games as `selfplay.playout.play_out`."""
+"""Random games on the CPU, one by one: the same draws and games as in `selfplay.playout.play_out`."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _mix = inline(mix)
 
 def play_out(state: Any, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the stones at the ends of K random games, black and white, int32 [2, K, N], and the points that the side
-    to move at a game's start was the first to play in it, int32 [K, N].
+    to move at the start was the first to play, int32 [K, N].
 
     state: `board.State` of B positions, K / B games from each. keys: int64 [K]. longest: int32 [B], plies after which a
     game ends."""
@@ -69,8 +69,8 @@ def _play_out(start, stop, position, on_board, keys, longest, last):
 
 
 def pick(planes: Tensor, drawn: Tensor) -> Tensor:
-    """Returns one of the points of each plane or, as likely as any of them, the pass, by numbers of 24 bits: int32
-    [B, N], int64 [B] -> int64 [B]."""
+    """Returns one of each plane's points or the pass, all equally likely, drawn by numbers of 24 bits: int32 [B, N],
+    int64 [B] -> int64 [B]."""
     actions = torch.empty_like(drawn)
     over_games(_pick, len(drawn), planes, drawn, actions)
     return actions
@@ -92,7 +92,7 @@ def _pick(first, last, planes, drawn, actions):
 
 @part
 def _list_points(work, struck, solid, off, points):
-    """Writes the empty points that are neither struck nor eyes of the side to move; returns how many there are."""
+    """Writes the empty points that are neither struck out nor eyes of the side to move; returns how many there are."""
     size, number = len(points), 0
     for row in range(1, size + 1):
         solid[row] = (np.uint32(work[OWN + row]) << np.uint32(1)) | off[row]
@@ -104,7 +104,7 @@ def _list_points(work, struck, solid, off, points):
 
 @part
 def _point_of(points, rank):
-    """Returns row (from 1) and bit of the point with a rank, in the order of the points."""
+    """Returns row (from 1) and bit of the point with the given rank."""
     row = 0
     while bit_count(points[row]) <= rank:
         rank -= bit_count(points[row])
@@ -117,8 +117,8 @@ def _point_of(points, rank):
 
 @part
 def _is_legal(work, row, bit):
-    """Returns whether a stone there would have a liberty: an empty point beside it, an own string with another liberty,
-    or a string to capture."""
+    """Returns whether a stone there would have a liberty: an empty neighbour, an own string with another liberty, or a
+    string to capture."""
     near = 0
     for at in (row - 1, row, row + 1):
         safe = (work[OWN + at] ^ work[ATARI + at]) | work[FREE + at]

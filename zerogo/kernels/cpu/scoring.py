@@ -1,9 +1,9 @@
-"""Unconditional life, game after game: Benson's algorithm as `zerogo.scoring` defines it, on one colour's stones at a
+"""Unconditional life on the CPU, one game at a time: Benson's algorithm as in `zerogo.scoring`, for one colour at a
 time.
 
-In scratch memory OWN holds the colour's stones, OTHER all other points, FREE the empty ones and MUST those of OTHER
-that a string must touch for a region to be vital to it; SAFE the strings that are not struck off, STRUCK the others.
-How many vital regions a string has is kept as two planes, ONCE with one or more and TWICE with two or more."""
+In scratch memory OWN holds the colour's stones, OTHER all other points, FREE the empty ones, and MUST those of OTHER
+that a string must touch for a region to be vital to it. SAFE holds the strings that are not removed, STRUCK the others.
+Two planes count the vital regions of strings: ONCE for one or more, TWICE for two or more."""
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from zerogo.kernels.cpu.loops import bit_count, inline, kernel, over_games
 from zerogo.kernels.cpu.strings import FREE, NO_POINTS, OTHER, OWN, STRIDE, STRING, neighbours_in, string
 
 MUST, SAFE, STRUCK, ONCE = strings.SCORED
-TWICE = OTHER  # which is not needed once it is split into regions
+TWICE = OTHER  # which is free once it is split into regions
 
 
 def pass_alive_rows(
@@ -34,7 +34,7 @@ def _read(
 ) -> tuple[Tensor, ...]:
     """Returns Black's and White's pass-alive areas, int32 [B, N] bit rows, and whether every point is in one, bool [B].
 
-    is_quick: whether the areas do not matter: most games need no more than a quick look, and theirs are not written."""
+    is_quick: the areas do not matter; most games then need only a quick test, and their areas are not written."""
     results = *torch.empty(2, *black.shape, dtype=torch.int32), torch.zeros(len(black), dtype=torch.bool)
     over_games(_pass_alive, len(black), black, white, on_board, suicide, is_quick, by_vital, *results)
     return results
@@ -57,8 +57,8 @@ def _pass_alive(start, stop, black, white, on_board, suicide, is_quick, by_vital
 
 @inline
 def _may_be_alive(work, black, white, on_board, game):
-    """Returns False for most games that are not: a quick look for two neighbouring empty points away from all stones,
-    see `scoring.all_pass_alive`."""
+    """Returns False for most games that are not pass-alive, by a quick test for two neighbouring empty points away from
+    all stones, see `scoring.all_pass_alive`."""
     size, number = black.shape[1], 0
     for row in range(size):
         work[OWN + 1 + row], work[OTHER + 1 + row] = black[game, row], white[game, row]
@@ -97,7 +97,7 @@ def _benson(work, regions, own_stones, opponent, on_board, game, may_die, by_vit
 
 @inline
 def _split_into_regions(work, size, regions):
-    """Writes the connected parts of OTHER as rows, and returns how many there are; empties it."""
+    """Writes the connected parts of OTHER as rows, and returns their number; empties OTHER."""
     number = 0
     for row in range(1, 1 + size):
         while work[OTHER + row] != 0:
@@ -111,8 +111,8 @@ def _split_into_regions(work, size, regions):
 
 @inline
 def _strike(work, size, regions, num_regions):
-    """Strikes off strings with fewer than two vital regions that touch none that was struck off before; returns whether
-    there were any."""
+    """Removes strings with fewer than two vital regions that touch no removed string; returns whether there were
+    any."""
     changes = False
     for row in range(1, 1 + size):
         work[STRUCK + row] = work[OWN + row] & ~work[SAFE + row]
@@ -128,8 +128,8 @@ def _strike(work, size, regions, num_regions):
 
 @inline
 def _may_be_vital(work, size, region):
-    """Returns whether a region has an empty point, touches no string that was struck off, and no point that a string
-    must touch is away from all strings."""
+    """Returns whether a region has an empty point, touches no removed string, and has no point of MUST away from all
+    strings."""
     empty, barred = 0, 0
     for row in range(1, 1 + size):
         empty |= region[row] & work[FREE + row]
@@ -140,14 +140,14 @@ def _may_be_vital(work, size, region):
 
 @inline
 def _count_vital(work, size, region):
-    """Counts a region, in ONCE and TWICE, for the strings that it is vital to: of those beside the first point that
-    they must touch the ones that touch all others, too."""
+    """Counts a region, in ONCE and TWICE, for the strings to which it is vital: those next to its first point of MUST
+    that also touch all others."""
     first = 1
     while (region[first] & work[MUST + first]) == 0:
         first += 1
     bit = region[first] & work[MUST + first]
     bit &= -bit
-    is_met = 0  # by side, whether the string there was another side's
+    is_met = 0  # by side, whether its string was another side's
     for side in range(4):
         near, at = strings.neighbour_of(side, first, bit)
         if (work[OWN + near] & at) == 0 or (is_met >> side) & 1 == 1:
@@ -167,8 +167,8 @@ def _count_vital(work, size, region):
 
 @inline
 def _is_territory(work, size, region, by_vital):
-    """Returns whether a region is territory: of living strings alone, with at most one point away from all or, if that
-    counts, vital to one."""
+    """Returns whether a region is territory: it touches only living strings, and has at most one point away from them
+    or, if that counts, is vital to one."""
     away, struck, vital = 0, 0, 0
     for row in range(1, 1 + size):
         struck |= region[row] & neighbours_in(work, STRUCK, row)

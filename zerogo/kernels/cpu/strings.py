@@ -1,17 +1,16 @@
-"""One game's board as a kernel works on it: a few planes of bit rows in scratch memory, strings found on them, and one
-move.
+"""One game's board inside a kernel: a few planes of bit rows in scratch memory, strings on them, and one move.
 
-Scratch memory is one flat int32 array of `WORDS`, 1.3 kB; each plane takes `STRIDE` words of it, row r at place r + 1,
-so that there is an empty row above and below. All planes are zero at the start; only rows of the board are ever set.
-Here rows count from 1, as they lie, and a point is a row and a word with its column's bit."""
+Scratch memory is one flat int32 array of `WORDS`, 1.3 kB. Each plane takes `STRIDE` words of it, with row r at index r
++ 1, so that there is an empty row above and below. All planes are zero at the start, and only rows of the board are
+ever set. Here rows count from 1, and a point is a row and a word with its column's bit."""
 
 import numpy as np
 
 from zerogo.kernels.cpu.loops import bit_count, first_bit, inline, part
 
 STRIDE = 32
-# The planes, by where they begin, and what they hold:
-#   OWN, OTHER  the stones of the side to move, and of the other
+# The planes, by their first index, and what they hold:
+#   OWN, OTHER  the stones of the side to move, and of its opponent
 #   ATARI       the stones of strings in atari
 #   FREE        the empty points
 #   TAKEN       the stones that a move removes
@@ -24,7 +23,7 @@ OWN, OTHER, ATARI, FREE, TAKEN, STRING, FRONTIER, SCRATCH, NO_POINTS, SCRATCH_2 
     STRIDE * plane for plane in range(10)
 )
 WORDS = 10 * STRIDE
-SCORED = ATARI, TAKEN, SCRATCH, SCRATCH_2  # what `scoring` uses under names of its own
+SCORED = ATARI, TAKEN, SCRATCH, SCRATCH_2  # which `scoring` uses under other names
 SEVERAL = 2
 
 
@@ -43,8 +42,8 @@ def neighbours_in(work, plane, row):
 
 @inline
 def fill(seeds, within):
-    """Returns the points of a row's runs `within` that hold a seed: the carry of a sum goes up through a run, shifts by
-    1, 2, 4, … go down."""
+    """Returns the points of a row's runs `within` that contain a seed: the carry of a sum moves up through a run,
+    shifts by 1, 2, 4, … move down."""
     grown = (seeds | (seeds << 1) | (seeds >> 1)) & within
     if grown == seeds:
         return seeds
@@ -57,7 +56,7 @@ def fill(seeds, within):
 
 @inline
 def _one_more(liberty_code, row, liberties):
-    """Returns what is known of a string's liberties with more of them in a row: 0 for none, the only one's code, -1 for
+    """Returns the code of a string's liberties after adding those in a row: 0 for none, the only one's code, -1 for
     several."""
     if liberties == 0:
         return liberty_code
@@ -69,8 +68,8 @@ def _one_more(liberty_code, row, liberties):
 
 @inline
 def string(work, within, free, row, bit, stops):
-    """Writes into STRING the points of a plane `within` that are connected to one of them, and returns how many points
-    of the plane `free` are beside it: 0, 1 or SEVERAL. stops: whether it may leave off as soon as there are several."""
+    """Writes into STRING the points of a plane `within` that are connected to the given one, and returns how many
+    points of the plane `free` are next to it: 0, 1 or SEVERAL. stops: whether it may stop once there are several."""
     for k in range(2 * STRIDE):
         work[STRING + k] = 0  # FRONTIER, too
     work[FRONTIER + row] = bit
@@ -123,7 +122,7 @@ def neighbour_of(side, row, bit):
 
 @inline
 def _take_off(work, size, stones):
-    """Takes STRING off the plane `stones` and adds it to TAKEN; returns how many stones that were."""
+    """Moves STRING from the plane `stones` to TAKEN; returns its number of stones."""
     number = 0
     for row in range(1, size + 1):
         gone = work[STRING + row]
@@ -137,7 +136,7 @@ def _take_off(work, size, stones):
 
 @inline
 def _relieve(work, size, stones):
-    """Takes the strings in atari of the plane `stones` beside TAKEN out of ATARI: they have a second liberty now."""
+    """Removes the strings of the plane `stones` next to TAKEN from ATARI: they now have a second liberty."""
     for row in range(1, size + 1):
         work[SCRATCH + row] = work[stones + row] & work[ATARI + row]
     for row in range(1, size + 1):
@@ -152,7 +151,7 @@ def _relieve(work, size, stones):
 
 @inline
 def _join(work, size, row, bit):
-    """Takes own strings in atari beside the placed stone, which has joined them to more liberties, out of ATARI."""
+    """Removes own strings next to the placed stone, which has given them more liberties, from ATARI."""
     for side in range(4):
         near, at = neighbour_of(side, row, bit)
         if (work[OWN + near] & work[ATARI + near] & at) != 0:
@@ -171,7 +170,7 @@ def _add_atari(work, size):
 
 @inline
 def _capture(work, size, row, bit):
-    """Takes off the opponent's strings in atari beside the placed stone; returns how many stones, and the place of one
+    """Captures the opponent's strings in atari next to the placed stone; returns how many stones, and the place of one
     as row * STRIDE + column."""
     number, last = 0, 0
     for side in range(4):
@@ -188,11 +187,11 @@ def _capture(work, size, row, bit):
 
 @inline
 def move(work, size, action, colour, may_die, keys):
-    """Plays a point in the loaded position and does all that follows on OWN, OTHER, ATARI and FREE; colour: 0 where
-    Black plays; may_die: suicide is allowed.
+    """Plays a point in the loaded position, and updates OWN, OTHER, ATARI and FREE. colour: 0 if Black plays. may_die:
+    whether suicide is allowed.
 
-    Returns by what the hash changes, how many stones were removed (then TAKEN), whose they are, and the point that the
-    simple ko rule bans or -1."""
+    Returns the change of the hash, how many stones were removed (then in TAKEN), their colour, and the point that the
+    simple ko rule bans, or -1."""
     row, bit = 1 + action // size, 1 << (action % size)
     work[OWN + row] |= bit
     work[FREE + row] &= ~bit
@@ -226,9 +225,9 @@ def move(work, size, action, colour, may_die, keys):
 
 @inline
 def legal_into(work, size, ko, may_die):
-    """Writes into SCRATCH the points that the side to move may play but for superko; ko: a point or -1."""
+    """Writes into SCRATCH the legal points, superko not considered. ko: a point or -1."""
     for row in range(1, 1 + size):
-        # Own strings with another liberty and the opponent's in atari are where exactly one of the two planes is set.
+        # Own strings with another liberty, and the opponent's in atari, are where exactly one of the two planes is set.
         work[FRONTIER + row] = (work[OWN + row] ^ work[ATARI + row]) | work[FREE + row]
     work[FRONTIER] = work[FRONTIER + 1 + size] = 0
     for row in range(1, 1 + size):
@@ -239,7 +238,7 @@ def legal_into(work, size, ko, may_die):
 
 @inline
 def area(work, size):
-    """Returns the area of OWN less that of OTHER in points; FREE is empty after it."""
+    """Returns the area of OWN minus that of OTHER in points; empties FREE."""
     lead = 0
     for row in range(1, 1 + size):
         lead += bit_count(work[OWN + row]) - bit_count(work[OTHER + row])

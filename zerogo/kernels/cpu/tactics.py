@@ -1,5 +1,4 @@
-"""Tactics on the CPU: the strings of a game with their liberties as sets of bits, then one look around each empty
-point."""
+"""Tactics on the CPU: the strings of a game with their liberties as bit sets, then one pass over the empty points."""
 
 import numpy as np
 import torch
@@ -11,19 +10,19 @@ from zerogo.kernels.shared import TACTICS
 
 LIBERTIES, CAPTURES, OPPONENT_CAPTURES, LIBERTIES_AFTER, SIZE_AFTER, SELF_ATARI, JOINED, WEAKEST = range(len(TACTICS))
 WORD = 64  # places to a word of a set
-# What a string is worth to the points beside it, as fields of a number: its own stones, own stones in atari, the
+# What a string contributes to the points next to it, as fields of a number: own stones, own stones in atari, the
 # opponent's, own strings.
 FIELD = (1 << 15) - 1
 OWN_WEAK, TAKEN, STRINGS = 16, 32, 48
 POINT, ROW, COLUMN = range(3)
-MOST = 1 << 14  # more liberties than there are
+MOST = 1 << 14  # more liberties than any string has
 
 
 def read(own_stones: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
     """Returns the tactics of B positions in the order of `TACTICS`: int16 [8, B, N, N], from bit rows int32 [B, N]
     each.
 
-    own_stones, opponent: stones of the side to move and of the other. legal: where the side to move may play."""
+    own_stones, opponent: stones of the side to move and of its opponent. legal: the legal points."""
     num_games, size = own_stones.shape
     numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16)
     over_games(_read, num_games, own_stones, opponent, on_board, legal, numbers.flatten(2))
@@ -66,7 +65,8 @@ def _read(first, last, own_stones, opponent, on_board, legal, numbers):
 
 @part
 def _points(board, size):
-    """Returns the point, the row and the column of each place: uint32 [places, 3]; a look is faster than to divide."""
+    """Returns the point, the row and the column of each place: uint32 [places, 3]; a table is faster than a
+    division."""
     points = np.zeros((len(board), 3), np.uint32)
     for point in range(size * size):
         row, column = divmod(point, size)
@@ -77,7 +77,7 @@ def _points(board, size):
 
 @part
 def _around(board, size, steps):
-    """Returns the set of the places beside each place of the board: uint64 [places, W]."""
+    """Returns the set of the neighbours of each place: uint64 [places, W]."""
     around = np.zeros((len(board), (len(board) - 1) // WORD + 1), np.uint64)
     for at in range(size + 1, (size + 1) * (size + 1)):
         for side in range(4):
@@ -88,8 +88,8 @@ def _around(board, size, steps):
 
 @part
 def _breathe(steps, empty, root, breath, free):
-    """Writes for each string, at its first stone, which liberties it has: uint64 [places, W]; and the set of the empty
-    points: uint64 [W]. What is not beside a string goes to place 0, where nobody looks."""
+    """Writes for each string, at its first stone, its liberties: uint64 [places, W]; and the set of the empty points:
+    uint64 [W]. Points without a string next to them go to place 0, which is never read."""
     breath[:], free[:] = 0, 0
     for k in range(len(empty)):
         at = empty[k]
@@ -101,9 +101,9 @@ def _breathe(steps, empty, root, breath, free):
 
 @part
 def _weigh(board, stones, root, liberties, worth, weakness, breath):
-    """Writes for each string, at its first stone, how many liberties it has (int32 [places]), what it adds to the
-    numbers of a point beside it (int64 [places], four fields, 0 at place 0) and the opponent's liberties (int32
-    [places], MOST for own ones), and empties the opponent's sets, which nobody joins."""
+    """Writes for each string, at its first stone, its number of liberties (int32 [places]), what it adds to the numbers
+    of a point next to it (int64 [places], four fields, 0 at place 0) and the opponent's liberties (int32 [places], MOST
+    for own strings). Empties the opponent's sets, which are never joined."""
     worth[0], weakness[0], breath[0] = 0, MOST, 0
     for k in range(len(stones)):
         at = stones[k]
@@ -122,8 +122,8 @@ def _weigh(board, stones, root, liberties, worth, weakness, breath):
 
 @part
 def _look(roots, worth, weakness):
-    """Returns the sum of what the different ones of four strings are worth, and the liberties of the opponent's
-    weakest; 0 is none."""
+    """Returns the sum of the contributions of the distinct ones of four strings (0 for none), and the liberties of the
+    opponent's weakest."""
     above, left, right, below = roots
     total = worth[above] + (worth[left] if left != above else 0)
     total += worth[right] if (right != above) & (right != left) else 0
@@ -133,7 +133,7 @@ def _look(roots, worth, weakness):
 
 @part
 def _union(at, roots, breath, around, free):
-    """Returns how many empty points are beside `at` or the own ones of the strings beside it."""
+    """Returns how many empty points are next to `at`, or to own strings next to it."""
     above, left, right, below = roots
     total = 0
     for word in range(len(free)):
@@ -144,8 +144,8 @@ def _union(at, roots, breath, around, free):
 
 @part
 def _freed(board, size, steps, root, liberties, roots, at):
-    """Returns how many stones that a move at `at` captures are beside the string that it makes. Captures are few, so
-    all points are looked at."""
+    """Returns how many stones captured by a move at `at` are next to the string that it makes. Captures are rare, so it
+    goes through all points."""
     total = 0
     for place in range(size + 1, (size + 1) * (size + 1)):
         if board[place] == SECOND and liberties[root[place]] == 1 and _is_one_of(root[place], roots):

@@ -1,12 +1,12 @@
 """The trees of a search on the CPU, one game after another: select, expand and back up, and keep a subtree.
 
-What `search.selection.select`, `search.search.expand_and_backup` and `search.tree.keep_subtree_` do in torch. A row is
-game * M + node, as in `search.tree`. Tensors are changed in place.
+The same as `search.selection.select`, `search.search.expand_and_backup` and `search.tree.keep_subtree_` in torch. A row
+is game * M + node, as in `search.tree`. Tensors change in place.
 
-Choices are `search.puct` and `search.gumbel` in the same float32 operations in the same order, so that equal numbers
-give equal choices. Sums that could round otherwise are made in float64 on both sides. Exponentials and logarithms may
-differ from torch's in their last bit. A node's children are few and its moves many: loops over the tried moves (those
-with a child) read the children, one loop over all moves fills in the score that an untried move has."""
+Choices use the same float32 operations in the same order as `search.puct` and `search.gumbel`, so that equal numbers
+give equal choices. Sums that could round differently are in float64 on both sides. Exponentials and logarithms may
+differ from torch's in their last bit. A node has few children and many moves: loops over tried moves (those with a
+child) read the children, and one loop over all moves fills in the score of an untried move."""
 
 import math
 from collections import namedtuple
@@ -35,8 +35,7 @@ OneTree = namedtuple(
 
 
 def arrays_of(tree: Any) -> Trees:
-    """Returns the arrays of a `search.tree.Tree`, over the same memory; an empty one for scores that it does not
-    keep."""
+    """Returns the arrays of a `search.tree.Tree`, over the same memory; an empty one if it keeps no scores."""
     tensors = (getattr(tree, name) for name in Trees._fields[:-1])
     arrays = (NO_SCORES if tensor is None else tensor.flatten(0, 1).numpy() for tensor in tensors)
     return Trees(*arrays, tree.size.numpy())
@@ -46,11 +45,11 @@ def arrays_of(tree: Any) -> Trees:
 
 
 def select(search_state: Any, settings: Any) -> tuple[Tensor, ...]:
-    """Returns the fields of `search.selection.Selection`: where up to settings.leaves simulations go in every game
-    whose budget is not spent; adds to search_state.collisions.
+    """Returns the fields of `search.selection.Selection`: up to settings.leaves simulations in every game whose budget
+    is not spent. Adds to search_state.collisions.
 
-    search_state: `search.tree.SearchState`; D is its depth_bound + 1, and behind its end a path names NULL_NODE. The
-    trees are afterwards what they were."""
+    search_state: `search.tree.SearchState`. D is its depth_bound + 1; after its end a path has NULL_NODE. The trees are
+    unchanged afterwards."""
     num_games, number = search_state.num_games, settings.leaves * search_state.num_games
     flags = np.zeros((2, number), np.bool_)
     path = np.empty((number, search_state.depth_bound + 1), np.int64)
@@ -152,7 +151,7 @@ def _mark(tree, path, depth, action, root_move, is_terminal, counts, new):
 
 @inline
 def _unmark(trees, slots, game, started):
-    """Makes the game's tree what it was before the step."""
+    """Restores the game's tree as it was before the step."""
     num_games = trees.size.shape[0]
     new = game * (trees.visits.shape[0] // num_games) + ROOT + trees.size[game]
     for serial in range(started):
@@ -235,7 +234,7 @@ def _spread(tree, node, total, scale):
 
 @inline
 def _sigma(tree, node, prior, settings, number):
-    """Writes `gumbel.sigma` of the values of the tried moves into tree.sigma; returns that of all others."""
+    """Writes `gumbel.sigma` of the values of the tried moves into tree.sigma; returns that of the other moves."""
     children, tried = tree.children[node], tree.tried
     mass, total, visited, most_visits = 0.0, 0.0, 0, np.int32(0)
     for k in range(number):
@@ -271,7 +270,7 @@ def _halving_move(tree, searches, game, started, settings):
         sigma = tree.sigma[k] if is_tried else others
         k += is_tried
         visits = tree.visits[children[move]] if is_tried else np.int32(0)
-        # First those with the wanted number that did not collide, then those that did, then all.
+        # First those with the scheduled number that did not collide, then those that did, then all.
         is_wanted = np.float32(visits) - kept_visits[move] + np.float32(tree.by_move[move]) == np.float32(target_visits)
         rank = (1 if tree.collided[move] else 2) if is_wanted else 0
         if children[move] == ILLEGAL or rank < best_rank:
@@ -321,7 +320,7 @@ def expand_and_backup(
     """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations, those of a game in the
     order of their slots; arguments as `search.search.expand_and_backup`."""
     num_games = search_state.num_games
-    place = np.full(selection.num_slots * num_games, -1, np.int64)  # the simulation in each slot
+    place = np.full(selection.num_slots * num_games, -1, np.int64)  # the simulation of each slot
     (used,) = selection.counts.numpy().nonzero()
     place[selection.index.numpy()[used]] = used
     fields = [getattr(selection, name) for name in shared.SELECTED] + [getattr(leaves, name) for name in shared.LANDED]
@@ -363,7 +362,7 @@ def _expand_and_backup(first, last, trees, leaves, place, done, deepest, ended):
                 trees.size[game] += 1
             kind = 1 if leaves.repeats[k] and not leaves.is_terminal[k] else 0
             ended[game, kind] += leaves.is_terminal[k] or leaves.finished[k] or leaves.repeats[k]
-        # Backed up only now: all simulations of a step see the sums as they were before it.
+        # Backed up only now, so that all simulations of a step see the sums as they were before it.
         for slot in range(num_slots):
             k = place[slot * num_games + game]
             if k >= 0:
@@ -375,7 +374,7 @@ def _expand_and_backup(first, last, trees, leaves, place, done, deepest, ended):
 
 @inline
 def _expand(trees, leaves, k, base, row, parent, value):
-    """Writes simulation k's node, without a visit, and hangs it below its parent; base is the game's first row."""
+    """Writes simulation k's node, without a visit, and links it to its parent; base is the game's first row."""
     for word in range(trees.words.shape[1]):
         trees.words[row, word] = leaves.words[k, word]
     for move in range(trees.children.shape[1]):
@@ -388,8 +387,8 @@ def _expand(trees, leaves, k, base, row, parent, value):
 
 @inline
 def _back_up(trees, path, depth, row, value, score):
-    """Adds a visit, the value, its square and the score to a new node (row, -1 for none) and those of its path, each
-    step up the opponent's; returns how deep the simulation came."""
+    """Adds a visit, the value, its square and the score to a new node (row, -1 for none) and to those of its path, with
+    the sign changing at each step up; returns the depth of the simulation."""
     visits, value_sum, square_sum, score_sum = trees.visits, trees.value_sum, trees.square_sum, trees.score_sum
     reached, square, has_scores = depth, value * value, len(score_sum) > 0
     if row >= 0:
@@ -414,8 +413,8 @@ def _back_up(trees, path, depth, row, value, score):
 
 
 def keep_subtree_(tree: Any, games: Tensor, actions: Tensor, deepest: Tensor | None = None) -> None:
-    """Makes the child by each action the root of its tree, with all below it: games, actions int64 [K]. deepest: int64
-    [B], brought up by one."""
+    """Makes the child by each action the root of its tree, and keeps its subtree: games, actions int64 [K]. deepest:
+    int64 [B], which falls by one."""
     if deepest is not None:
         deepest[games] = (deepest[games] - 1).clamp(min=0)
     over_games(_keep, len(games), arrays_of(tree), games, actions)
@@ -445,8 +444,8 @@ def _keep(first, last, trees, games, actions):
 
 @inline
 def _number_kept(parents, place, base, size, new_root):
-    """Writes each node's new index, NULL_NODE where it is dropped; returns how many are kept. A node's parent comes
-    before it, so that one pass is enough."""
+    """Writes each node's new index, NULL_NODE if it is dropped; returns how many are kept. A node's parent comes before
+    it, so one pass is enough."""
     place[: ROOT + size] = NULL_NODE
     if new_root == NULL_NODE:
         return 0
@@ -461,8 +460,8 @@ def _number_kept(parents, place, base, size, new_root):
 
 @inline
 def _move(trees, place, row, target):
-    """Moves a node down to its new place, from where the node there has been moved or dropped; children and parent by
-    their new places. Loops, as Numba takes 3 s to compile copies of slices."""
+    """Moves a node down to its new place, whose node was moved or dropped before; children and parent get their new
+    indices. It uses loops, as Numba takes 3 s to compile copies of slices."""
     for word in range(trees.words.shape[1]):
         trees.words[target, word] = trees.words[row, word]
     for move in range(trees.children.shape[1]):

@@ -1,11 +1,9 @@
-"""The rules over whole batches, one program of one warp a game: floods, legal points with superko, moves with their
-history.
+"""The rules over whole batches, one warp per game: floods, legal points with superko, moves with their history.
 
-They do what the functions of the same names in `zerogo.board` and `board.flood` do, bit for bit; those tell what and
-why. A program loads its game's planes into registers, a row in each lane (see `rows`), and all other fields as scalars
-that every lane holds; nothing goes through memory between the first load and the last store. A game's time is waiting,
-for loads and for one operation after the other, so independent floods go side by side, and loads come before what needs
-them."""
+They do the same as the functions of these names in `zerogo.board` and `board.flood`, bit for bit; those explain what
+and why. A program loads its game's planes into registers, one row per lane (see `rows`), and all other fields as
+scalars in every lane; between the first load and the last store nothing goes through memory. A game's time is latency,
+of loads and of dependent operations, so independent floods run together, and loads come early."""
 
 from typing import Any
 
@@ -19,7 +17,7 @@ from zerogo.kernels.cuda import launch, rows
 from zerogo.kernels.shared import HistoryFields, PositionFields, fields_of
 
 SIMPLE, SITUATIONAL = tl.constexpr(rules.SIMPLE), tl.constexpr(rules.SITUATIONAL)
-PLIES = tl.constexpr(256)  # remembered hashes that are compared at a time
+PLIES = tl.constexpr(256)  # hashes of the history compared at a time
 
 
 # In kernels a `PositionFields` has pointers to the tensors of all games, or the values of one: planes int32 [32],
@@ -60,14 +58,14 @@ def store_position(fields, game, position, N: tl.constexpr):
 
 @triton.jit
 def sides(position):
-    """Returns the stones of the side to move and of the other: int32 [32] each."""
+    """Returns the stones of the side to move and of its opponent: int32 [32] each."""
     is_black = position.to_play == 1
     return tl.where(is_black, position.black, position.white), tl.where(is_black, position.white, position.black)
 
 
 @triton.jit
 def legal_points(position, on_board, suicide, N: tl.constexpr):
-    """Returns the points that may be played but for superko, and those of them that are suicide: int32 [32] each."""
+    """Returns the legal points, superko not considered, and those of them that are suicide: int32 [32] each."""
     own_stones, opponent = sides(position)
     empty = on_board & ~(own_stones | opponent)
     near = rows.neighbours(empty | (own_stones & ~position.atari) | (opponent & position.atari))
@@ -79,8 +77,7 @@ def legal_points(position, on_board, suicide, N: tl.constexpr):
 @triton.jit
 def _touched(place, own_stones, strong, weak):
     """Returns the strings that the placed stone touches: its own, all of the opponent's that were in atari, which it
-    takes, and on each side one that was not. Six floods at once, since a step's time is waiting, which they do
-    together."""
+    captures, and on each side one that was not. The six floods run together, so that their latencies overlap."""
     string, captured = rows.fill_sideways(place, own_stones), rows.fill_sideways(rows.neighbours(place) & weak, weak)
     left, right = rows.fill_sideways((place >> 1) & strong, strong), rows.fill_sideways((place << 1) & strong, strong)
     above = rows.fill_sideways(rows.from_below(place) & strong, strong)
@@ -106,9 +103,9 @@ def _if_in_atari(string, free):
 
 @triton.jit
 def put_stone(place, own_stones, opponent, atari, on_board, suicide):
-    """Returns own and the opponent's stones and those in atari after a stone was placed (or none: an empty plane), what
-    it took, what it lost by suicide, and whether the one stone taken must not be retaken at once: int32 [32] five
-    times, bool."""
+    """Returns own and the opponent's stones and those in atari after placing a stone (or none: an empty plane), what it
+    captured, what it lost by suicide, and whether a ko forbids retaking the captured stone: int32 [32] five times,
+    bool."""
     own_stones = own_stones | place
     string, captured, left, right, above, below = _touched(place, own_stones, opponent & ~atari, opponent & atari)
     opponent = opponent & ~captured
@@ -118,7 +115,7 @@ def put_stone(place, own_stones, opponent, atari, on_board, suicide):
     weak = _if_in_atari(string, free) & ~lost
     in_atari = weak | _if_in_atari(left, free) | _if_in_atari(right, free)
     in_atari |= _if_in_atari(above, free) | _if_in_atari(below, free)
-    # Strings in atari beside removed stones have now two liberties or more: their last one and a new one.
+    # Strings in atari next to removed stones now have two liberties or more: their last one and a new one.
     old_atari = tl.where(rows.any_point(captured), own_stones, opponent) & atari
     relieved = rows.flood(rows.neighbours(captured | lost) & old_atari, old_atari)
     own_stones = own_stones & ~lost
@@ -143,7 +140,7 @@ def moved(before, action, on_board, suicide, cap, keys, N: tl.constexpr):
     removed_key = rows.hash_of(removed, keys, tl.where(was_black, 0, N * N + 1), N)
     passes = tl.where(going, tl.where(action >= N * N, before.passes + 1, 0), before.passes)
     ply = tl.where(going, before.ply + 1, before.ply)
-    captor = tl.where(was_black, 1, 0)  # a suicide's stones are the opponent's captures too
+    captor = tl.where(was_black, 1, 0)  # a suicide's stones are the opponent's captures, too
     after = PositionFields(
         tl.where(is_black, own_stones, opponent),
         tl.where(is_black, opponent, own_stones),
@@ -161,9 +158,9 @@ def moved(before, action, on_board, suicide, cap, keys, N: tl.constexpr):
 
 @triton.jit
 def was_seen(seen, last, hashed, ply, superko):
-    """Returns whether a game that comes to the hash at `ply + 1` may not: bool scalar.
+    """Returns whether a game may not reach the hash at `ply + 1`: bool scalar.
 
-    seen: pointer to its hashes by ply, which are read from ply 0 to `last`. Situational superko asks for the same side
+    seen: pointer to its hashes by ply, which are read from ply 0 to `last`. Situational superko requires the same side
     to move."""
     repeats, start = tl.full((), 0, tl.int32), tl.full((), 0, tl.int32)
     while (repeats == 0) & (start <= last):
@@ -188,10 +185,10 @@ def _hash_after(place, is_suicide, own_stones, weak, hashed, keys, first, N: tl.
 
 @triton.jit
 def repeating_points(position, legal, dying, lost, seen, game, superko, keys, width, N: tl.constexpr):
-    """Returns those of the legal points of a game that superko bans: int32 [32].
+    """Returns the legal points of a game that superko bans: int32 [32].
 
-    dying: the legal points that are suicide. lost: where stones of the side to move were ever removed; only there can
-    its next one repeat a position, or where it dies."""
+    dying: the legal points that are suicide. lost: where stones of the side to move were ever removed. Only at these
+    points can the next stone repeat a position."""
     own_stones, opponent = sides(position)
     first, last = tl.where(position.to_play == 1, 0, N * N + 1), tl.minimum(position.ply, width - 1)
     suspects = tl.where(superko == SIMPLE, 0, legal & (lost | dying))
@@ -220,7 +217,7 @@ def exact_kernel(fields, on_board, suicide, superkos, lost, seen, keys, legal, w
 
 
 def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
-    """Returns the points that may be played, superko included: int32 [B, N]. The games have their whole history."""
+    """Returns the legal points, superko included: int32 [B, N]. The games have their full history."""
     legal, rules = torch.empty_like(state.black, memory_format=torch.contiguous_format), state.rules
     arguments = fields_of(PositionFields, state), state.on_board, rules.suicide, rules.superko, state.lost, state.seen
     launch(exact_kernel, len(legal), *arguments, keys, legal, state.seen.shape[1], N=state.board_size, num_warps=1)
@@ -231,7 +228,8 @@ def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
 def _remember(
     history, game, before, action, hashed, gone, was_black, width, N: tl.constexpr, RECENT, MOVES, TILE: tl.constexpr
 ):
-    """Writes a move into a game's history. All is read before anything is written: lanes may write what others read."""
+    """Writes a move into a game's history. Everything is read before anything is written, as lanes may write what
+    others read."""
     stones, at = tl.arange(0, TILE), tl.arange(0, 8)
     is_stone, is_move = stones < (RECENT - 1) * 2 * N, at < MOVES - 1
     recent, moves = history.recent + game * (RECENT * 2 * N), history.moves + game * MOVES
@@ -253,7 +251,7 @@ def step_kernel(
     fields, actions, on_board, suicide, cap, keys, after, history, width,
     N: tl.constexpr, RECENT: tl.constexpr, MOVES: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Writes one game's position after its action, and what it leaves in the history; width is H."""
+    """Writes one game's position after its action, and its history; width is H."""
     game = tl.program_id(0)
     before, action = load_position(fields, game, N), tl.load(actions + game).to(tl.int32)
     board, may_die = rows.load_rows(on_board, game, N), tl.load(suicide + game) != 0
@@ -266,10 +264,10 @@ def step_kernel(
 
 
 def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the fields of the positions after one action each, and writes the moves into the history of the games
-    that go on.
+    """Returns the fields of the positions after one action each, and writes the moves into the history of running
+    games.
 
-    history: what `HistoryFields` names, contiguous, and more; H is greater than any ply."""
+    history: the fields of `HistoryFields`, contiguous; H is greater than any ply."""
     fields, kept = fields_of(PositionFields, state), HistoryFields(*(history[name] for name in HistoryFields._fields))
     after = PositionFields(*map(torch.empty_like, fields))
     (num_games, recent, _, board_size), (_, moves) = kept.recent.shape, kept.moves.shape
@@ -288,7 +286,7 @@ def flood_kernel(seeds, within, reached, N: tl.constexpr):
 
 
 def flood(seeds: Tensor, within: Tensor) -> Tensor:
-    """Returns what `flood.flood` does, for flat planes: int32 [K, N] each -> int32 [K, N]."""
+    """Returns the same as `flood.flood`, for flat planes: int32 [K, N] each -> int32 [K, N]."""
     reached = torch.empty_like(seeds, memory_format=torch.contiguous_format)
     launch(flood_kernel, len(seeds), seeds, within, reached, N=seeds.shape[1], num_warps=1)
     return reached

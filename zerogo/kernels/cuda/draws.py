@@ -1,5 +1,5 @@
-"""Keys of draws on CUDA, one launch each, and draws inside of other kernels: the same bits as `zerogo.board.rng` in
-torch; logarithms, which come after, may round otherwise."""
+"""Keys of draws on CUDA, one launch each, and draws inside other kernels: the same bits as `zerogo.board.rng` in torch.
+Logarithms, which come after, may round differently."""
 
 from functools import cache
 
@@ -38,8 +38,8 @@ def gumbel_at(key, place):
 
 
 def key(words: tuple[int | Tensor, ...], mask: int) -> Tensor | None:
-    """Returns `rng.key` of words, numbers and at least one tensor, or with a mask `rng.below`; None where the tensors'
-    shapes differ, so that torch has to broadcast them."""
+    """Returns `rng.key` of words, numbers and at least one tensor, or with a mask `rng.below`; None if the tensors'
+    shapes differ, so that torch must broadcast them."""
     tensors = [word for word in words if isinstance(word, Tensor)]
     if any(tensor.shape != tensors[0].shape for tensor in tensors):
         return None
@@ -54,13 +54,13 @@ def key(words: tuple[int | Tensor, ...], mask: int) -> Tensor | None:
 
 @cache
 def _start(*numbers: int) -> int:
-    """Returns what the numbers before the first tensor come to, the same for all games."""
+    """Returns the mix of the numbers before the first tensor, which is the same for all games."""
     return int(shared.mix_words(numbers))
 
 
 @triton.jit(do_not_specialize=["start", "total"])
 def key_kernel(keys, tensors, start, total, WORDS: tl.constexpr, MASK: tl.constexpr, BLOCK: tl.constexpr):
-    """Mixes a block of keys. WORDS: what is mixed in, None for a tensor's."""
+    """Mixes a block of keys. WORDS: the numbers to mix, None for a tensor."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mixed = tl.zeros([BLOCK], tl.int64) + start
     for k in tl.static_range(len(WORDS)):

@@ -1,5 +1,5 @@
-"""What follows a convolution of the network that plays, on CUDA, in one pass over its output: bias, residual, relu, and
-zero off the board. With a convolution without bias it stands for three or four passes over memory."""
+"""The steps after a convolution of a playing network on CUDA, in one pass over its output: bias, residual, relu, and
+zero off the board. This replaces three or four passes over memory."""
 
 import torch
 import triton
@@ -10,8 +10,8 @@ BLOCK = 1024
 
 
 def finish_(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor | None, relu: bool) -> Tensor:
-    """Returns y [B, C, N, N] in channels_last memory, written over with y + bias + residual, its relu if asked, 0 off
-    the board; sums in float32, rounded once.
+    """Overwrites y, [B, C, N, N] in channels_last memory, with y + bias + residual, with relu if requested, 0 off the
+    board, and returns it. Sums are in float32, rounded once.
 
     bias: [C]. residual: [B, C, N, N] or [B, C, 1, 1]. on_board: bool [B, N, N]. The last three may be of any type."""
     num_games, channels, size, _ = y.shape
@@ -31,7 +31,7 @@ def finish_kernel(
     y, bias, residual, on_board, total,
     C: tl.constexpr, P: tl.constexpr, BY_GAME: tl.constexpr, RELU: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Finishes BLOCK numbers in the order of memory: neighbours differ in the channel."""
+    """Finishes BLOCK numbers in memory order: neighbours differ in the channel."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     exists, channel = at < total, at % C
     value = tl.load(y + at, mask=exists).to(tl.float32) + tl.load(bias + channel, mask=exists).to(tl.float32)
@@ -39,7 +39,7 @@ def finish_kernel(
         place = at // (C * P) * C + channel if BY_GAME else at
         value += tl.load(residual + place, mask=exists).to(tl.float32)
     if RELU:
-        value = tl.where(value < 0, 0.0, value)  # what is not a number stays so
+        value = tl.where(value < 0, 0.0, value)  # NaN stays NaN
     if on_board is not None:
         value = tl.where(tl.load(on_board + at // C, mask=exists, other=0) != 0, value, 0.0)
     tl.store(y + at, value.to(y.dtype.element_ty), mask=exists)

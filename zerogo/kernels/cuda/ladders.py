@@ -1,12 +1,12 @@
-"""Ladders on CUDA: a warp reads the strings of one side of a game one after the other, each to the end, without waiting
-for the host. `features.readings.Ladders` says what counts as a ladder.
+"""Ladders on CUDA: a warp reads the strings of one side of a game one by one, without waiting for the host.
+`features.readings.Ladders` defines ladders.
 
-Boards are planes of bit rows, row r in lane r (see `rows`), held in registers: defender and attacker, their stones;
-target, the whole string in danger; exists, the board. The reading goes depth first, by the same
-order of moves as `cpu.ladders`. What must be taken back lies on a stack of frames in scratch memory: frame d holds the
-board after the d-th attack, the string in atari and the answers that are left, and what takes the attack back. A
-reading of more attacks than half the points and a row is given up, too: where nothing is captured each fills two
-points, and in thousands of ladders none was deeper than twice the board's side."""
+Boards are planes of bit rows, row r in lane r (see `rows`), in registers: defender and attacker, their stones; target,
+the string in danger; exists, the board. The reading is depth first, with the same order of moves as `cpu.ladders`. A
+stack of frames in scratch memory undoes moves: frame d holds the board after the d-th attack, the string in atari, the
+answers that are left, and what undoes the attack. A reading with more attacks than half the points and a row is given
+up, too: without captures each attack fills two points, and in thousands of ladders none was deeper than twice the
+board's side."""
 
 import torch
 import triton
@@ -18,7 +18,7 @@ from zerogo.kernels.cuda.rows import any_point, count, first_plane, flood, load_
 
 MOST_PROGRAMS = 4096
 MOST_SCRATCH = 2**27  # bytes
-MOST_SLOTS = 8  # programs that share the strings of a game where there are few games
+MOST_SLOTS = 8  # programs that share the strings of a game if there are few games
 PLANES = tl.constexpr(6)  # of a frame
 READING, SAFE, CAUGHT, GIVEN_UP = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 
@@ -35,7 +35,7 @@ def read(
     frame_bytes = 4 * PLANES.value * size
     programs = max(1, min(2 * num_games * slots, MOST_PROGRAMS, MOST_SCRATCH // (depth * frame_bytes)))
     frames = torch.empty(programs, depth, PLANES.value, size, dtype=torch.int32, device=black.device)
-    whose = black if mover is None else mover  # what is not asked for may be anything
+    whose = black if mover is None else mover  # results that are not requested may be anything
     bans = black if ko is None else ko
     arguments = black, white, on_board, whose, bans, frames, ladders, given_up, num_games, slots, max_answers
     kinds = {"FOR_MOVER": mover is not None, "AS_KATAGO": ko is not None}
@@ -48,9 +48,9 @@ def ladders_kernel(
     black, white, on_board, mover, bans, frames, ladders, given_up, num_games, slots, max_answers,
     N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr, AS_KATAGO: tl.constexpr,
 ):  # fmt: skip
-    """Each program reads the strings of one side of a game, then goes on to the next side that is `num_programs` tasks
-    further. Where games are few, `slots` programs share a side: program s of them reads its weak strings s, s + slots,
-    s + 2 * slots, …"""
+    """Each program reads the strings of one side of a game, then those of the side `num_programs` tasks further. If
+    there are few games, `slots` programs share a side: program s of them reads its weak strings s, s + slots, s + 2 *
+    slots, …"""
     stack = frames + tl.program_id(0).to(tl.int64) * DEPTH * PLANES * N
     for task in range(tl.program_id(0), num_games * slots * 2, tl.num_programs(0)):
         colour = task % 2
@@ -85,12 +85,12 @@ def _read_side(
     defender, attacker, exists, ban, is_movers, stack, slot, slots, max_answers,
     N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr, AS_KATAGO: tl.constexpr,
 ):  # fmt: skip
-    """Returns the stones of one side that are caught, the moves that catch and that save, and how many readings were
-    given up, of the weak strings that belong to a slot."""
+    """Returns for one side's weak strings of one slot the stones that are caught, the moves that catch, the moves that
+    save, and how many readings were given up."""
     none = tl.zeros_like(defender)
     caught, catching, escaping, given_up, met = none, none, none, tl.sum(none, 0), tl.sum(none, 0)
     empty = exists & ~(defender | attacker)
-    # A stone next to three empty points makes its string strong; this spares the floods of most strings.
+    # A stone next to three empty points makes its string strong; this saves the floods of most strings.
     left = defender & ~flood(_next_to_several(empty, True) & defender, defender)
     while any_point(left):
         target = flood(first_plane(left), left)
@@ -125,10 +125,11 @@ def _read(
     defender, attacker, target, exists, start, in_atari, stack, max_answers,
     N: tl.constexpr, DEPTH: tl.constexpr, AS_KATAGO: tl.constexpr,
 ):  # fmt: skip
-    """Returns what becomes of a string after a first move of the attacker, `start`, or of one in atari, whose last
-    liberty that is; and all moves that save the latter. Two states take turns. Attacking: the string has two liberties,
-    `first` and then `second` are tried. Defending: it is in atari at frame `depth`, `answers` are left. A frame was
-    reached by `move`, which took `dead`; `later`, which the attacker may try instead, shares its plane on the stack."""
+    """Returns the fate of a string after the attacker's first move `start`, or of one in atari with last liberty
+    `start`; and all moves that save the latter. Two states alternate. Attacking: the string has two liberties, and
+    `first`, then `second` are tried. Defending: it is in atari at frame `depth`, with `answers` left. A frame was
+    reached by `move`, which captured `dead`; `later`, which the attacker may try instead, shares its plane on the
+    stack."""
     none, zero = tl.zeros_like(defender), tl.sum(tl.zeros_like(defender), 0)
     first, second, dead, move, later, answer, saving = tl.where(in_atari, 0, start), none, none, none, none, none, none
     attacking, depth, result, answers = (in_atari == 0).to(tl.int32), in_atari.to(tl.int32) - 1, zero, none
@@ -161,10 +162,10 @@ def _read(
                     frame = defender, attacker, target, answers, dead, move | later
                     for k in tl.static_range(PLANES):
                         store_rows(stack, depth * PLANES + k, frame[k], N)
-                    tl.debug_barrier()  # it is read when the reading goes back
+                    tl.debug_barrier()  # which is read on the way back
                     defender, attacker, target, attacking = new_defender, new_attacker, new_target, zero + 1
                     first, second = _attacks(defender, attacker, target, exists, ko)
-                    if _is_double_ko(defender, attacker, target, exists, AS_KATAGO):  # as if no answer was left
+                    if _is_double_ko(defender, attacker, target, exists, AS_KATAGO):  # as if no answer were left
                         attacking, depth, answers = zero, depth + 1, none
             else:
                 depth -= 1
@@ -188,10 +189,10 @@ def _read(
 
 @triton.jit
 def _attacks(defender, attacker, target, exists, ko):
-    """Returns the attacker's moves against a string with two liberties, the more promising first; those not worth a try
-    are empty planes, behind those that are.
+    """Returns the attacker's moves against a string with two liberties, the more promising one first; empty planes, at
+    the end, for moves not worth trying.
 
-    The more promising one leaves the extension with fewer new empty points; where it gains three at once, it saves the
+    The more promising move leaves the extension with fewer new empty points; if it gains three at once, it saves the
     string. ko: where the attacker may not play."""
     empty = exists & ~(defender | attacker)
     liberties = neighbours(target) & empty
@@ -207,8 +208,9 @@ def _attacks(defender, attacker, target, exists, ko):
 
 @triton.jit
 def _attack(defender, attacker, target, exists, move, depth):
-    """Returns whether an attacker's move can be made, and the stones that it takes. One that opens a ko can't, as that
-    saves the string, but for KataGo's ladders at the first move, with a depth below 0: the defender may take back."""
+    """Returns whether an attacker's move is allowed, and the stones that it captures. A move that opens a ko is not
+    allowed, as the ko saves the string, except at the first move of KataGo's ladders (depth below 0), where the
+    defender may retake."""
     empty = exists & ~(defender | attacker | move)
     near = neighbours(move)
     dead = _dead(near & defender & ~target, defender, empty)
@@ -241,7 +243,7 @@ def _is_double_ko(defender, attacker, target, exists, AS_KATAGO: tl.constexpr):
 
 @triton.jit
 def _takes_one(defender, move, empty):
-    """Returns whether of the strings beside a point exactly one is in atari, which is a single stone there, and whether
+    """Returns whether exactly one of the strings next to a point is in atari, and is a single stone, and whether
     connecting there leaves at most two liberties."""
     joined = flood(move, defender | move)
     left, single = neighbours(move) & defender, tl.sum(tl.zeros_like(defender), 0)
@@ -256,8 +258,8 @@ def _takes_one(defender, move, empty):
 
 @triton.jit
 def _defend(defender, attacker, target, exists, move):
-    """Plays a defender's move. Returns the stones of both and the target after it, the point of a ko that it opens, and
-    the target's liberties. A suicide leaves the target without any."""
+    """Plays a defender's move. Returns the stones of both sides and the target after it, the point of a ko that it
+    opens, and the target's liberties, none after a suicide."""
     empty = exists & ~(defender | attacker | move)
     near = neighbours(move)
     dead = _dead(near & attacker, attacker, empty)
@@ -273,13 +275,13 @@ def _defend(defender, attacker, target, exists, move):
 
 @triton.jit
 def _answers(defender, attacker, target, exists, is_all):
-    """Returns the defender's moves: the extension, and where it takes strings in atari that touch the target; unless
-    all are asked for no captures where the extension saves it anyway."""
+    """Returns the defender's moves: the extension, and captures of strings in atari that touch the target; unless
+    `is_all`, no captures if the extension saves it anyway."""
     empty = exists & ~(defender | attacker)
     near = neighbours(target)
     last, touching = near & empty, near & attacker
     moves = last
-    # A stone with two empty neighbours is not in atari, nor is any that hangs together with it.
+    # A stone with two empty neighbours is not in atari, nor is its string.
     free = _next_to_several(empty, False) & attacker
     if any_point(touching & ~free) & (is_all | (count(neighbours(last) & empty) < 3)):
         left = flood(touching, attacker)
@@ -294,14 +296,14 @@ def _answers(defender, attacker, target, exists, is_all):
 
 @triton.jit
 def _next_answer(defender, attacker, target, exists, left):
-    """Returns the answer of those left that comes next: captures from the first point on, then the extension."""
+    """Returns the next one of the answers left: captures in the order of points, then the extension."""
     takes = left & ~(neighbours(target) & exists & ~(defender | attacker))
     return tl.where(any_point(takes), first_plane(takes), left)
 
 
 @triton.jit
 def _next_to_several(empty, THREE: tl.constexpr):
-    """Returns the points next to at least two, or three, points of the plane. Bits may run over the last column."""
+    """Returns the points next to at least two, or three, points of the plane. Bits may lie beyond the last column."""
     left, right, up, down = shifts(empty)
     if THREE:
         points = (left & right & (up | down)) | ((left | right) & up & down)
@@ -312,7 +314,7 @@ def _next_to_several(empty, THREE: tl.constexpr):
 
 @triton.jit
 def _dead(suspects, stones, empty):
-    """Returns the strings of the stones that hold a suspect and have no liberty."""
+    """Returns the strings that contain a suspect and have no liberty."""
     suspects &= ~neighbours(empty)
     dead = tl.zeros_like(stones)
     if any_point(suspects):
@@ -323,6 +325,6 @@ def _dead(suspects, stones, empty):
 
 @triton.jit
 def _is_ko(near, friends, dead, empty):
-    """Returns whether a move has taken one stone and stands alone with that point as its one liberty: near, the points
-    beside it."""
+    """Returns whether a move has captured one stone and is alone with that point as its only liberty. near: the points
+    next to the move."""
     return (count(dead) == 1) & ~any_point(near & friends) & ~any_point((near & empty) ^ dead)

@@ -1,8 +1,8 @@
-"""Step the leaves on CUDA: what the last moves of all simulations lead to in one launch, one warp a simulation.
+"""Steps the leaves of all simulations on CUDA in one launch, one warp per simulation.
 
-What `search.game.Go.step_leaves` does in torch: play, pack, legal, outcome (by area), repeats, leaf. A board row is a
-lane, so planes of points live in registers (see `rows`) and the rest are scalars. `kernels.shared` says how a position
-is packed; here `small` points at the first word after the rows."""
+This is `search.game.Go.step_leaves` of torch: play, pack, legal, outcome (by area), repeats, leaf. A board row is a
+lane, so planes are in registers (see `rows`) and the rest are scalars. `kernels.shared` defines the packing; here
+`small` points at the first word after the rows."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ SMALL_WORDS = tl.constexpr(shared.WORDS_AFTER_ROWS)
 HASH, TO_PLAY, PASSES = tl.constexpr(shared.HASH), tl.constexpr(shared.TO_PLAY), tl.constexpr(shared.PASSES)
 FINISHED, PLY, KO = tl.constexpr(shared.FINISHED), tl.constexpr(shared.PLY), tl.constexpr(shared.KO)
 CAPTURES = tl.constexpr(shared.CAPTURES)
-LEVELS = tl.constexpr(32)  # nodes of a path that are compared at a time
+LEVELS = tl.constexpr(32)  # nodes of a path compared at a time
 
 
 def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
-    """Returns what the moves lead to, as `cpu.leaf_states.step_leaves`."""
+    """Returns the leaves after the moves, as `cpu.leaf_states.step_leaves`."""
     ways, games, leaves, after = shared.leaf_fields(states, path, words)
     number, recent, _, size = leaves.recent.shape
     arguments = words, actions, ways, games, keys, after, leaves, ways.path.shape[1], games.seen.shape[1]
@@ -36,8 +36,8 @@ def leaf_kernel(
     words, actions, path, games, keys, after, leaves, num_levels, width,
     N: tl.constexpr, RECENT: tl.constexpr, MOVES: tl.constexpr, TILE: tl.constexpr, ANY_SUPERKO: tl.constexpr,
 ):  # fmt: skip
-    """Writes all that one simulation's move leads to; width is H. All is read before anything is written, or each read
-    would wait for the last."""
+    """Writes the leaf of one simulation; width is H. Everything is read before anything is written, so that reads do
+    not wait for each other."""
     k = tl.program_id(0)
     game, depth = tl.load(path.game_index + k).to(tl.int64), tl.load(path.depth + k).to(tl.int64)
     action = tl.load(actions + k).to(tl.int32)
@@ -108,8 +108,8 @@ def _pack(words, position, N: tl.constexpr):
 
 @triton.jit
 def _repeats(path, games, game, first, depth, action, hashed, width, N: tl.constexpr):
-    """Returns whether the move to the position of this hash was illegal, since the game or the path to it had it
-    before: bool scalar."""
+    """Returns whether the move to a position with this hash was illegal because the game or the path has it already:
+    bool scalar."""
     superko, ply = tl.load(games.superko + game), tl.load(games.ply + game)
     last = tl.minimum(ply, width - 1)
     seen = board.was_seen(games.seen + game * width, last, hashed, ply + depth, superko)
@@ -134,8 +134,8 @@ def _is_on_path(path, first, depth, hashed, superko, N: tl.constexpr):
 
 @triton.jit
 def _past(path, games, game, first, depth, N: tl.constexpr, RECENT: tl.constexpr, TILE: tl.constexpr):
-    """Returns the stones of the positions before the leaf, newest first, flat: int32 [TILE], from the path's nodes,
-    those before the root from the game."""
+    """Returns the stones of the positions before the leaf, newest first, flat: int32 [TILE], from the path's nodes, or
+    before the root from the game."""
     at = tl.arange(0, TILE)
     ago = at // (2 * N)
     index, is_meant = depth - ago, ago < RECENT

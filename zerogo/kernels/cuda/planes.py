@@ -10,7 +10,7 @@ from torch import Tensor
 from zerogo.kernels.cuda import launch
 from zerogo.kernels.shared import COUNTS, ROWS
 
-BLOCK = 1024  # elements to a program
+BLOCK = 1024  # elements per program
 MOST_INT32 = 2**31 - BLOCK
 IS_ROWS, IS_COUNTS = tl.constexpr(ROWS), tl.constexpr(COUNTS)
 
@@ -28,8 +28,8 @@ def paint(spans: tuple[tuple[int, int], ...], rows: Tensor, counts: Tensor, dtyp
 
 @cache
 def _table(spans: tuple[tuple[int, int], ...], device: torch.device) -> Tensor:
-    """Returns for each plane its form, its place among what is given of that form, the number that sets it, and the
-    greatest of its span: int32 [4, C]."""
+    """Returns for each plane its form, its index among the inputs of that form, the number that sets it, and the
+    largest number of its span: int32 [4, C]."""
     met, planes = dict.fromkeys((form for form, _ in spans), 0), []
     for form, width in spans:
         planes += [(form, met[form] + (0 if form == COUNTS else k), k + 1, width) for k in range(width)]
@@ -43,9 +43,9 @@ def paint_kernel(
     N: tl.constexpr, C: tl.constexpr, R: tl.constexpr,
     ONLY_ROWS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Each program writes BLOCK elements of planes [B, N, N, C] in the order of memory: an element's plane tells
-    what it is made of. Neighbouring lanes differ in the plane, so that stores are coalesced; their loads of one point
-    come from the cache. WIDE: elements are counted in int64."""
+    """Each program writes BLOCK elements of planes [B, N, N, C] in memory order; an element's plane determines its
+    source. Neighbouring lanes differ in the plane, so stores are coalesced, and their loads of one point come from the
+    cache. WIDE: elements are counted in int64."""
     first = tl.program_id(0).to(tl.int64) * BLOCK if WIDE else tl.program_id(0) * BLOCK
     element = first + tl.arange(0, BLOCK)
     exists = element < total

@@ -1,4 +1,4 @@
-"""Random games on CUDA, whole ones in one launch, a warp each: the same draws and games as
+"""Random games on CUDA, complete games in one launch, one warp each: the same draws and games as in
 `selfplay.playout.play_out`."""
 
 from typing import Any
@@ -25,7 +25,7 @@ def play_out(state: Any, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]
 
 @triton.jit(do_not_specialize=["each"])
 def play_kernel(fields, on_board, keys, longest, last, each, N: tl.constexpr):
-    """Plays one game to its end. A point that is drawn and may not be played is struck out, and another one drawn."""
+    """Plays one game to its end. An illegal point that is drawn is struck out, and another one is drawn."""
     k = tl.program_id(0)
     game = k // each
     position, exists = board.load_position(fields, game, N), rows.load_rows(on_board, game, N)
@@ -70,7 +70,7 @@ def pick(planes: Tensor, drawn: Tensor) -> Tensor:
 
 @triton.jit
 def pick_kernel(planes, drawn, actions, N: tl.constexpr):
-    """Draws one game's."""
+    """Draws the point or pass of one game."""
     game = tl.program_id(0)
     place = _point_of(rows.load_rows(planes, game, N), tl.load(drawn + game), 1)
     tl.store(actions + game, tl.minimum(rows.first_point(place, N), N * N).to(tl.int64))
@@ -78,7 +78,7 @@ def pick_kernel(planes, drawn, actions, N: tl.constexpr):
 
 @triton.jit
 def _eyes(stones, exists):
-    """Returns `flood.eyes`, whatever stands on them: int32 [32]."""
+    """Returns `flood.eyes`, also where they are occupied: int32 [32]."""
     off = ~exists
     solid = stones | off
     above, below = rows.from_above(solid), rows.from_below(solid)
@@ -90,8 +90,8 @@ def _eyes(stones, exists):
 
 @triton.jit
 def _point_of(points, drawn, OTHERS: tl.constexpr = 0):
-    """Returns the plane of the point that a number of 24 bits draws, nothing of an empty plane: int32 [32]. OTHERS:
-    what is drawn besides, behind all points."""
+    """Returns the plane of the point that a number of 24 bits draws, empty from an empty plane: int32 [32]. OTHERS: how
+    many other outcomes there are, after all points."""
     in_row = rows.row_counts(points)
     until = tl.cumsum(in_row, 0)
     rank = ((drawn * (tl.sum(in_row, 0) + OTHERS)) >> 24).to(tl.int32)

@@ -1,7 +1,7 @@
-"""What happens at the roots between two moves of a Gumbel search on CUDA, one program a game: what a search has found,
-and the next one's beginning, one launch each; as `search.Search` does it in torch.
+"""The roots of a Gumbel search between two moves on CUDA, one program per game: the results of a search, and the
+beginning of the next one, one launch each; as in `search.Search` in torch.
 
-Sums of priors are made in float64, where torch's order of additions in float32 would leave a trace."""
+Sums of priors are in float64, so that torch's order of additions does not matter."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ NOISE, SYMMETRY = tl.constexpr(int(Purpose.NOISE)), tl.constexpr(int(Purpose.SYM
 
 
 def result(search_state: Any, games: Tensor, settings: Any) -> tuple[Tensor, ...]:
-    """Returns the fields of `search.SearchResult` but for the last, of some games (int64 [K]): visits, policy, value,
+    """Returns the fields of `search.SearchResult` except the last, of some games (int64 [K]): visits, policy, value,
     prior and action."""
     searched, number = search_state.tree, len(games)
     actions = searched.children.shape[2]
@@ -35,7 +35,7 @@ def result(search_state: Any, games: Tensor, settings: Any) -> tuple[Tensor, ...
 def result_kernel(
     trees, searches, games, visits, policy, value, priors, action, num_nodes, settings, KIND: tl.constexpr
 ):
-    """Writes what the search of one game has found."""
+    """Writes the results of one game's search."""
     k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
     row = game * num_nodes + ROOT
     whole = tree.Game(trees, trees.visits, searches, game, game * num_nodes, settings)
@@ -68,8 +68,8 @@ def make_roots(
     search_state: Any, games: Tensor, words: Tensor, prior: Tensor, value: Tensor, finished: Tensor,
     score: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Empties the trees of some games (int64 [K], all different) and writes their roots; counts those where there was
-    something to be kept. words: int32 [K, W]. prior: float32 [K, A]. value: float32 [K]. finished: bool [K]."""
+    """Empties the trees of some games (int64 [K], all different) and writes their roots; counts those that were not
+    empty. words: int32 [K, W]. prior: float32 [K, A]. value: float32 [K]. finished: bool [K]."""
     searched = search_state.tree
     fields = fields_of(Trees, searched), search_state.deepest, search_state.overflowed, games
     numbers = words, prior, value, finished, value if score is None else score, searched.num_nodes
@@ -80,10 +80,10 @@ def make_roots(
 def make_kernel(
     trees, deepest, overflowed, games, words, priors, values, finished, scores, num_nodes, KIND: tl.constexpr
 ):
-    """Writes the root of one game; `begin_kernel` closes what is illegal."""
+    """Writes the root of one game; `begin_kernel` closes illegal moves."""
     k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
     row, size, value = game * num_nodes + ROOT, tl.load(trees.size + game), tl.load(values + k)
-    empty_nodes(trees, row - ROOT, size * 0 + ROOT + 1, size + ROOT, KIND)  # all behind the root
+    empty_nodes(trees, row - ROOT, size * 0 + ROOT + 1, size + ROOT, KIND)  # all after the root
     tl.atomic_add(overflowed, (size > 0).to(tl.int64))
     children = tl.arange(0, KIND.TILE) * 0 + UNVISITED
     write_node(trees, row, k, words, priors, children, value, finished, NULL_NODE, KIND)
@@ -97,7 +97,7 @@ def begin(
     search: Any, search_state: Any, games: Tensor, budgets: Tensor, move_keys: Tensor, explore: bool | Tensor,
     new_roots: Tensor | None,
 ) -> None:  # fmt: skip
-    """Does what `search.Search.begin` does; games, budgets, move_keys: int64 [K]. The host waits only where it does not
+    """Does the same as `search.Search.begin`. games, budgets, move_keys: int64 [K]. The host waits only if it does not
     know which roots are new."""
     legal, roots = search.evaluate_roots(search_state, games, budgets, move_keys, new_roots)
     if roots:
@@ -112,9 +112,9 @@ def begin_searches(
     search_state: Any, games: Tensor, legal: Tensor, move_keys: Tensor, budgets: Tensor, explores: Tensor | None,
     places: Tensor | None, max_considered: int,
 ) -> None:  # fmt: skip
-    """Makes the trees of some games (int64 [K]), which have roots, ready for the next search.
+    """Prepares the trees of some games (int64 [K]), which have roots, for the next search.
 
-    legal: bool [K, A]. move_keys, budgets: int64 [K]. explores: bool [K], None is all. places: int64 [K, A], see
+    legal: bool [K, A]. move_keys, budgets: int64 [K]. explores: bool [K], None for all. places: int64 [K, A], see
     `search.game.Game.noise_places`."""
     searched = search_state.tree
     fields = fields_of(Trees, searched), fields_of(Searches, search_state), search_state.keys
@@ -161,8 +161,8 @@ def begin_kernel(
 
 @triton.jit
 def _halve(order, phase_end, considered, budget, longest, KIND: tl.constexpr):
-    """Writes `gumbel.considered_visits` and `gumbel.phase_ends` of a budget, 0 behind it: a round gives each move of a
-    phase one visit, and a phase ends where the next round has fewer."""
+    """Writes `gumbel.considered_visits` and `gumbel.phase_ends` of a budget, 0 after it: a round gives each move of a
+    phase one visit, and a phase ends when the next round has fewer moves."""
     start = budget * 0
     while start < longest:
         at = start + tl.arange(0, LEVELS)

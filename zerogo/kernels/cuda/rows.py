@@ -1,9 +1,9 @@
-"""Bit rows in one warp: what the kernels for boards are made of.
+"""Bit rows in one warp: the building blocks of board kernels.
 
 A plane of a board is a block of 32 lanes, int32: lane r holds row r, bit c is column c (see `board.flood`). Lanes
-beyond the board and bits beyond its columns are 0 in every plane of points that exist, so a shift that wraps around
-brings nothing in (N <= 25). A scalar is the same in all lanes. Everything here is for kernels of one warp, and the same
-interpreted and compiled."""
+beyond the board and bits beyond its columns are 0 in every plane of existing points, so a shift that wraps around
+brings in only zeros (N <= 25). A scalar is the same in all lanes. All functions are for kernels of one warp, and give
+the same results interpreted and compiled."""
 
 import triton
 import triton.language as tl
@@ -32,13 +32,13 @@ def shifts(rows):
 
 @triton.jit
 def neighbours(rows):
-    """Returns the points next to a point of the plane; mask them, too."""
+    """Returns the points next to a point of the plane; mask the result, too."""
     return (rows << 1) | (rows >> 1) | from_above(rows) | from_below(rows)
 
 
 @triton.jit
 def any_lane(is_set):
-    """Returns whether any lane says so: bool [32] -> bool scalar."""
+    """Returns whether any lane is set: bool [32] -> bool scalar."""
     return tl.max(is_set.to(tl.int32), 0) != 0
 
 
@@ -50,7 +50,7 @@ def any_point(rows):
 
 @triton.jit
 def row_counts(rows):
-    """Returns how many points each row holds: int32 [...] -> int32 [...]. The compiler makes one instruction of it."""
+    """Returns how many points each row holds: int32 [...] -> int32 [...]. It compiles to one instruction."""
     x = rows.to(tl.uint32)
     x = x - ((x >> 1) & 0x55555555)
     x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
@@ -66,15 +66,15 @@ def count(rows):
 
 @triton.jit
 def first_column(rows):
-    """Returns the column of each row's first point, 31 where it is empty: int32 [...] -> int32 [...]. Bit 31 stands in
-    for an empty row's, since for 0 the compiler would make lanes branch apart."""
+    """Returns the column of each row's first point, 31 for an empty row: int32 [...] -> int32 [...]. Empty rows get bit
+    31, since for 0 the compiler would make lanes diverge."""
     filled = rows | -2147483648
     return row_counts((filled & -filled) - 1)
 
 
 @triton.jit
 def first_point(rows, N: tl.constexpr):
-    """Returns the index of the first point of a plane: int32 [32] -> int32 scalar, 32 * N or more where it is empty."""
+    """Returns the index of the first point of a plane: int32 [32] -> int32 scalar, 32 * N or more if it is empty."""
     return tl.min(tl.where(rows != 0, tl.arange(0, LANES) * N + first_column(rows), LANES * N), 0)
 
 
@@ -112,9 +112,9 @@ def store_points(points, plane, N: tl.constexpr):
 
 @triton.jit
 def fill_sideways(rows, within):
-    """Returns the points of `within` whose run of its row holds a point of `rows`, which lie within.
+    """Returns the points of `within` whose run in the row contains a point of `rows`, which lie within.
 
-    To higher columns by the carry of one addition, to lower ones by doubling the distance."""
+    It fills higher columns by the carry of one addition, lower ones by doubling the distance."""
     rows |= within & ~(within + rows)
     for doubling in tl.static_range(5):
         rows |= within & (rows >> (1 << doubling))
@@ -124,7 +124,7 @@ def fill_sideways(rows, within):
 
 @triton.jit
 def grow(rows, within):
-    """Returns the points one row further up and down, and all that lies in the same run of a row."""
+    """Adds the points one row up and down, and then the runs that contain points; returns the result."""
     return fill_sideways(rows | ((from_above(rows) | from_below(rows)) & within), within)
 
 
@@ -132,8 +132,8 @@ def grow(rows, within):
 def flood(seeds, within):
     """Returns all points of `within` connected to a seed through it, to the fixpoint: int32 [32] each -> int32 [32].
 
-    Seeds outside `within` do not count. Two steps go by between two looks at whether it still grows, since a look costs
-    as much."""
+    Seeds outside `within` do not count. It checks every two steps whether the flood still grows, since a check costs as
+    much as a step."""
     rows = fill_sideways(seeds & within, within)
     grows = any_point(rows)
     while grows:
@@ -154,14 +154,14 @@ def hash_of(rows, keys, first, N: tl.constexpr):
         words = words ^ tl.load(keys + first + lane * N + first_column(rows), mask=rows != 0, other=0)
         rows = rows & (rows - 1)
         left = any_point(rows)
-    # By halves: a warp reduces 32 bits in one instruction.
+    # In halves, as a warp reduces 32 bits in one instruction.
     low, high = tl.xor_sum(words.to(tl.int32), 0), tl.xor_sum((words >> 32).to(tl.int32), 0)
     return (high.to(tl.int64) << 32) | (low.to(tl.int64) & 0xFFFFFFFF)
 
 
 @triton.jit
 def first_plane(rows):
-    """Returns the plane of the first point of a plane alone: int32 [32] -> int32 [32], empty where that is."""
+    """Returns a plane with only the first point of a plane: int32 [32] -> int32 [32], empty for an empty plane."""
     lane = tl.arange(0, LANES)
     row = tl.min(tl.where(rows != 0, lane, LANES), 0)
     return tl.where(lane == row, rows & -rows, 0)

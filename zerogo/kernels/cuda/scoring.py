@@ -1,8 +1,7 @@
-"""Unconditional life on CUDA, both colours of a game in one warp: Benson's algorithm as `zerogo.scoring` defines it.
+"""Unconditional life on CUDA, both colours of a game in one warp: Benson's algorithm as in `zerogo.scoring`.
 
-A row of the board is a lane (see `rows`). Regions and strings are found by floods, one after another, and anew in every
-round, of which there are few; how many vital regions a string has is kept as two planes, with one or more and with two
-or more."""
+A row of the board is a lane (see `rows`). Floods find regions and strings one by one, again in each of the few rounds.
+Two planes count the vital regions of strings: one or more, and two or more."""
 
 import torch
 import triton
@@ -23,7 +22,7 @@ def pass_alive_rows(
 
 
 def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
-    """Returns whether every point is pass-alive: bool [B]. Most games need no more than a quick look."""
+    """Returns whether every point is pass-alive: bool [B]. Most games need only a quick test."""
     is_alive, sizes = torch.empty_like(suicide), {"N": black.shape[1], "BY_VITAL": True}
     launch(alive_kernel, len(black), black, white, on_board, suicide, None, None, is_alive, **sizes, num_warps=1)
     return is_alive
@@ -54,7 +53,7 @@ def alive_kernel(
 
 @triton.jit
 def _may_be_alive(black, white, empty):
-    """Returns False for most games that are not, see `scoring.all_pass_alive`: bool scalar."""
+    """Returns False for most games that are not pass-alive, see `scoring.all_pass_alive`: bool scalar."""
     far_black, far_white = empty & ~rows.neighbours(black), empty & ~rows.neighbours(white)
     open_points = far_black & rows.neighbours(far_black) & far_white & rows.neighbours(far_white)
     return (rows.any_point(open_points) == 0) & (rows.count(empty) >= 2)
@@ -64,7 +63,7 @@ def _may_be_alive(black, white, empty):
 def area_for_good(stones, other, empty, may_die, BY_VITAL: tl.constexpr):
     """Returns the pass-alive stones and territory of the colour of `stones`: int32 [32] each, may_die a bool scalar.
 
-    other: all points without such a stone."""
+    other: all points without a stone of that colour."""
     must = tl.where(may_die, other, empty)
     alive, changes = stones, rows.any_point(stones)
     while changes:
@@ -89,7 +88,7 @@ def area_for_good(stones, other, empty, may_die, BY_VITAL: tl.constexpr):
 
 @triton.jit
 def _with_two_eyes(stones, alive, other, empty, must):
-    """Returns the strings with two vital regions or more that touch no string that was struck off."""
+    """Returns the strings with two or more vital regions that touch no removed string."""
     once, twice = tl.zeros_like(stones), tl.zeros_like(stones)
     near, near_struck = rows.neighbours(stones), rows.neighbours(stones & ~alive)
     left, more = other, rows.any_point(other)
@@ -105,8 +104,8 @@ def _with_two_eyes(stones, alive, other, empty, must):
 
 @triton.jit
 def _count_eye(region, stones, must, once, twice):
-    """Returns the strings with one vital region and more, and with two and more, this region counted, too: it is vital
-    to those strings beside its first point to be touched that touch all others as well."""
+    """Returns the strings with one or more, and with two or more vital regions, including this region: it is vital to
+    the strings next to its first point of `must` that also touch all others."""
     must_touch = region & must
     candidates = rows.neighbours(rows.first_plane(must_touch)) & stones
     more = rows.any_point(candidates)

@@ -1,9 +1,8 @@
-"""What strings and moves are worth at a glance, on CUDA: one program a game, string by string, without waiting for the
-host.
+"""Tactics on CUDA: one program per game, string by string, without waiting for the host.
 
-A string's liberties are found by a flood of its stones, and tell at once what a move on each of them joins or takes.
-Such numbers are added up in tiles, a row of the board in each lane; several of them share a word. Only moves that join
-several strings, or join one and take another, need a flood of their own."""
+A flood of a string's stones finds its liberties, and so what a move on each of them joins or captures. Tiles, with a
+row of the board per lane, add up these numbers; several numbers share a word. Only moves that join several strings, or
+join one and capture another, need a separate flood."""
 
 import torch
 import triton
@@ -14,8 +13,8 @@ from zerogo.kernels.cuda import launch
 from zerogo.kernels.cuda.rows import LANES, any_point, count, first_plane, flood, load_rows, neighbours, shifts
 from zerogo.kernels.shared import TACTICS
 
-# What the words of the tiles are made of, for a move: `joined` holds the stones that it joins, their strings, and the
-# stones that the opponent would take there; `after` its liberties and the stones that it takes. A board has at most 625
+# The fields of the tiles' words, for a move: `joined` has the stones that it joins, their strings, and the stones that
+# the opponent would capture there; `after` has its liberties and the stones that it captures. A board has at most 625
 # points.
 STRING, LOST, TAKEN = tl.constexpr(1 << 10), tl.constexpr(1 << 13), tl.constexpr(1 << 12)
 MANY = tl.constexpr(1 << 14)  # more liberties than any string has
@@ -55,8 +54,8 @@ def tactics_kernel(owns, opponents, on_board, legal, numbers, N: tl.constexpr, C
 
 @triton.jit
 def _strings(own_stones, opponent, empty, COLUMNS: tl.constexpr):
-    """Goes through the strings. Returns the opponent's in atari, the moves that need a flood, and three tiles: what a
-    move joins, what it then has, and the liberties of the string on a point or of the opponent's weakest beside it."""
+    """Goes through the strings. Returns the opponent's strings in atari, the moves that need a flood, and three tiles:
+    `joined`, `after`, and the liberties of the string on a point or of the opponent's weakest next to it."""
     none = tl.zeros_like(own_stones)
     weak, once, twice, takes = none, none, none, none
     joined, after = tl.zeros([LANES, COLUMNS], tl.int32), tl.zeros([LANES, COLUMNS], tl.int32)
@@ -86,8 +85,8 @@ def _strings(own_stones, opponent, empty, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _after_hard(own_stones, weak, empty, hard, after, COLUMNS: tl.constexpr):
-    """Returns what moves have, with the liberties after those that need a flood: what the new string touches that is
-    empty or was taken."""
+    """Returns the tile `after` with the liberties of moves that need a flood: the points next to the new string that
+    are empty or were captured."""
     while any_point(hard):
         move = first_plane(hard)
         hard &= ~move
@@ -105,8 +104,8 @@ def _tile(rows, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _numbers_beside(rows, COLUMNS: tl.constexpr):
-    """Returns how many neighbours of each point are among these: int32 [32] -> int32 [32, COLUMNS]. The shifts are
-    added bit by bit."""
+    """Returns how many neighbours of each point are in the plane: int32 [32] -> int32 [32, COLUMNS]. The shifts are
+    added bitwise."""
     left, right, up, down = shifts(rows)
     across, along = left ^ right, up ^ down
     ones = across ^ along

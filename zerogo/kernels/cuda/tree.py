@@ -1,17 +1,17 @@
-"""The trees of a search on CUDA, one program a game: all selections of a step in one launch, all that it writes in
-another, and the subtrees that are kept in a third; as `search.selection.select`, `search.search.expand_and_backup` and
+"""The trees of a search on CUDA, one program per game: all selections of a step in one launch, expansion and backup in
+another, and keeping subtrees in a third; as `search.selection.select`, `search.search.expand_and_backup` and
 `search.tree.keep_subtree_` in torch.
 
-What a node has for every move is a tile: A lanes and more, the next power of two; when choosing, a lane behind the last
-move is a closed one. A node's scores are computed in registers from tiles that are loaded once; only the path, the
-virtual visits and the marks of nodes to be made are written, since the next selection of the game reads them. A game's
-nodes are its program's alone, so nothing is atomic but the counters that all games share; its selections go one after
-another, as each depends on the last, and sums are added in the order of the slots. Nothing is read back and no shape
-depends on data, so a CUDA graph may hold the launches.
+The numbers of a node's moves are a tile with the next power of two of A lanes; in a choice, lanes after the last move
+are closed moves. A node's scores are computed in registers from tiles that are loaded once. Only the path, the virtual
+visits and the marks of pending nodes are written, since the game's next selection reads them. A game's nodes belong to
+one program, so only the counters shared by all games are atomic. The selections of a game run in sequence, as each
+depends on the last, and sums are added in the order of the slots. Nothing is read back and no shape depends on data, so
+a CUDA graph may hold the launches.
 
-Choices are the same float32 operations in the same order as in `search.puct` and `search.gumbel`, square roots and
-divisions rounded correctly, nothing fused, sums in float64; only logarithms and exponentials may differ from torch's in
-the last bits. Of equal scores the lowest move is taken."""
+Choices use the same float32 operations in the same order as `search.puct` and `search.gumbel`, with correctly rounded
+square roots and divisions, nothing fused, and sums in float64. Only logarithms and exponentials may differ from torch's
+in the last bits. Among equal scores the lowest move wins."""
 
 from collections import namedtuple
 from typing import Any
@@ -30,22 +30,22 @@ UNVISITED, ILLEGAL = tl.constexpr(shared.UNVISITED), tl.constexpr(shared.ILLEGAL
 TINY = tl.constexpr(shared.TINY)
 VARIANCE_PRIOR, VARIANCE_WEIGHT = tl.constexpr(shared.VARIANCE_PRIOR), tl.constexpr(shared.VARIANCE_WEIGHT)
 INVERSE_PRIOR_STDEV = tl.constexpr(shared.INVERSE_PRIOR_STDEV)
-LEVELS = tl.constexpr(64)  # nodes of a path that are backed up at once
-ROWS = tl.constexpr(8)  # nodes that are moved at once
+LEVELS = tl.constexpr(64)  # nodes of a path backed up at once
+ROWS = tl.constexpr(8)  # nodes moved at once
 
-# What a kernel is compiled for: moves and words of a node, each as wide as its tile; the kind of search; whether trees
-# keep scores.
+# The compile-time parameters of a kernel: moves and words of a node, with the widths of their tiles; the kind of
+# search; whether trees keep scores.
 Kind = namedtuple("Kind", "ACTIONS TILE WORDS WORD_TILE SEVERAL GUMBEL SCORES")
 Settings = namedtuple("Settings", CHOICE_NUMBERS)
-# What all choices of one game read; index: its number, first: the row of its first node.
+# The inputs of all choices in one game. index: its number. first: the row of its first node.
 Game = namedtuple("Game", "trees under_way searches index first settings")
 # A node's children (int32), with their priors, visits, mean values from the node's view and simulations under way.
 Node = namedtuple("Node", "row children is_open prior visits value flying")
 
 
 def kind_of(tree: Any, several: bool = False, is_gumbel: bool = False) -> dict[str, Any]:
-    """Returns the kind of a kernel and how wide a program is: a warp for every 128 moves. Nothing is fused, so that
-    scores round as torch's."""
+    """Returns the compile-time parameters of a kernel, and its launch options: a warp for every 128 moves, and nothing
+    fused, so that scores round as torch's."""
     actions, words = tree.children.shape[2], tree.words.shape[2]
     tile = triton.next_power_of_2(actions)
     kind = Kind(actions, tile, words, triton.next_power_of_2(words), several, is_gumbel, tree.score_sum is not None)
@@ -53,7 +53,7 @@ def kind_of(tree: Any, several: bool = False, is_gumbel: bool = False) -> dict[s
 
 
 def numbers_of(settings: Any) -> Settings:
-    """Returns the numbers by which moves are chosen. settings: `config.SearchConfig`."""
+    """Returns the settings for choices. settings: `config.SearchConfig`."""
     return Settings(*(float(getattr(settings, name)) for name in CHOICE_NUMBERS))
 
 
@@ -61,9 +61,8 @@ def numbers_of(settings: Any) -> Settings:
 
 
 def select(search_state: Any, settings: Any) -> Slots:
-    """Returns the fields of `search.selection.Selection`: where up to settings.leaves simulations go in every game
-    whose budget is not spent. D is the tree's M, so that the shape never changes; what is behind the end of a path has
-    no meaning."""
+    """Returns the fields of `search.selection.Selection`: up to settings.leaves simulations in every game whose budget
+    is not spent. D is the tree's M, so that the shape never changes; entries after the end of a path are undefined."""
     tree, leaves = search_state.tree, settings.leaves
     num_games, num_nodes, _ = tree.children.shape
     number = leaves * num_games
@@ -82,12 +81,12 @@ def select_kernel(
     trees, under_way, searches, collisions, slots, num_games, num_nodes, longest, leaves, tries, settings,
     KIND: tl.constexpr,
 ):  # fmt: skip
-    """Sends the simulations of one game, one after another; tries: how many selections there may be. A game that may
-    have none goes round once, for what unused slots hold."""
+    """Selects the simulations of one game, one by one. tries: the maximum number of selections. A game without budget
+    still makes one, to fill unused slots."""
     index = tl.program_id(0).to(tl.int64)
     first = index * num_nodes
     game = Game(trees, under_way, searches, index, first, settings)
-    new = tl.load(trees.size + index) + ROOT  # the node that the first simulation makes
+    new = tl.load(trees.size + index) + ROOT  # the node of the first simulation
     before, until = tl.load(searches.done + index), tl.load(searches.budget + index)
     if KIND.GUMBEL:
         now = index * longest + tl.minimum(before, longest - 1)
@@ -126,7 +125,7 @@ def select_kernel(
 @triton.jit
 def _descend(game, path, new, action, child, is_going, KIND: tl.constexpr):
     """Follows one simulation from the move chosen at the root to a move without a node, or to an end, and writes its
-    path; new: the first node that is only about to be made, which is an end for others.
+    path. new: the first pending node; such nodes are ends for other simulations.
 
     Returns the row of the last node, its depth, the move there, the last child read, and whether the node is an end."""
     row, depth = game.first + ROOT, game.first * 0
@@ -148,7 +147,7 @@ def _descend(game, path, new, action, child, is_going, KIND: tl.constexpr):
 
 @triton.jit
 def _finish_slots(game, slots, started, root_move, num_games, num_nodes, leaves, KIND: tl.constexpr):
-    """Makes the tree what it was, says which slots are used, and gives the others a move at the root."""
+    """Restores the tree, writes which slots are used, and gives the others a move at the root."""
     number = started * 0
     while number < leaves:
         slot = number * num_games + game.index
@@ -175,7 +174,7 @@ def _choose_at_root(game, target_visits, by_move, collided, KIND: tl.constexpr):
     """Returns the move to try at the root, and its child.
 
     target_visits: how many new visits the move should have. by_move: int32, simulations under way by their root moves.
-    collided: int32, 1 for moves by which one collided."""
+    collided: int32, 1 for moves with a collision."""
     settings, searches, place = game.settings, game.searches, game.index * KIND.ACTIONS
     node = _node_at(game, game.first + ROOT, searches.root_prior + place, KIND)
     if KIND.GUMBEL:
@@ -196,7 +195,7 @@ def _choose_at_root(game, target_visits, by_move, collided, KIND: tl.constexpr):
 
 @triton.jit
 def _choose_inside(game, row, KIND: tl.constexpr):
-    """Returns the move that is chosen at a node inside the tree, and its child."""
+    """Returns the move chosen at a node inside the tree, and its child."""
     node = _node_at(game, row, game.trees.prior + row * KIND.ACTIONS, KIND)
     if KIND.GUMBEL:
         sigma = tl.where(node.is_open, _sigma(game, node), -float("inf"))
@@ -211,7 +210,7 @@ def _choose_inside(game, row, KIND: tl.constexpr):
 
 @triton.jit
 def _node_at(game, row, prior, KIND: tl.constexpr):
-    """Returns what a choice at a node reads; prior points to its moves'."""
+    """Returns the inputs of a choice at a node. prior: pointer to the prior of its moves."""
     moves, trees = tl.arange(0, KIND.TILE), game.trees
     exists = moves < KIND.ACTIONS
     prior = tl.load(prior + moves, mask=exists, other=0.0)
@@ -262,7 +261,7 @@ def _sigma(game, node):
 
 @triton.jit
 def _scale(game, node):
-    """Returns by what `gumbel.sigma` multiplies values."""
+    """Returns the factor of values in `gumbel.sigma`."""
     return (game.settings.c_visit + tl.max(node.visits, 0)) * game.settings.c_scale
 
 
@@ -279,13 +278,13 @@ def _completed(game, node):
 
 @triton.jit
 def _exact_sum(numbers):
-    """Returns the sum of a tile, made in float64, where the order leaves no trace."""
+    """Returns the sum of a tile, in float64, so that the order does not matter."""
     return tl.sum(numbers.to(tl.float64), 0).to(tl.float32)
 
 
 @triton.jit
 def _best(node, score):
-    """Returns the open move (int64) with the highest score, the first of several, and its child (int32)."""
+    """Returns the first open move (int64) with the highest score, and its child (int32)."""
     chosen = tl.argmax(tl.where(node.is_open, score, -float("inf")), 0)
     moves = tl.arange(0, node.children.shape[0])
     return chosen.to(tl.int64), tl.sum(tl.where(moves == chosen, node.children, 0), 0)
@@ -316,8 +315,9 @@ def expand_kernel(
     trees, leaves, counts, backed_up, scores, done, deepest, exact_leaves, num_games, num_nodes, num_levels, num_slots,
     KIND: tl.constexpr,
 ):  # fmt: skip
-    """Writes what the simulations of one game came to, in the order of their slots, then backs them up: all of them see
-    the sums as they were before the step. backed_up, scores: room for their values and scores, float32 [K]."""
+    """Writes the new nodes of one game's simulations, in the order of their slots, then backs the simulations up, so
+    that all of them see the sums as they were before the step. backed_up, scores: memory for their values and scores,
+    float32 [K]."""
     game = tl.program_id(0).to(tl.int64)
     first = game * num_nodes
     used, lowest = tl.load(trees.size + game), tl.load(deepest + game)
@@ -373,7 +373,7 @@ def expand_kernel(
 
 @triton.jit
 def _expand(trees, leaves, k, first, node, last, action, value, KIND: tl.constexpr):
-    """Writes simulation k's node, with its own visit, and hangs it below its parent, the row `last`."""
+    """Writes simulation k's node, with its own visit, and links it to its parent, the row `last`."""
     row, moves = first + node, tl.arange(0, KIND.TILE)
     is_open = tl.load(leaves.legal + k * KIND.ACTIONS + moves, mask=moves < KIND.ACTIONS, other=0) != 0
     children, parent = tl.where(is_open, UNVISITED, ILLEGAL), (last - first).to(tl.int32)
@@ -384,7 +384,7 @@ def _expand(trees, leaves, k, first, node, last, action, value, KIND: tl.constex
 
 @triton.jit
 def write_node(trees, row, k, words, priors, children, value, finished, parent, KIND: tl.constexpr):
-    """Writes a node with its own visit. words, priors, finished: pointers to those of all new nodes, of which it is the
+    """Writes a node with its own visit. words, priors, finished: pointers to those of all new nodes; this is the
     k-th."""
     word, moves = tl.arange(0, KIND.WORD_TILE), tl.arange(0, KIND.TILE)
     is_word, exists = word < KIND.WORDS, moves < KIND.ACTIONS
@@ -403,8 +403,8 @@ def write_node(trees, row, k, words, priors, children, value, finished, parent, 
 
 @triton.jit
 def _back_up(trees, path, depth, reached, value, score, KIND: tl.constexpr):
-    """Adds a visit, the value, its square and the score to the nodes of a path, the last of them at `depth`; each step
-    up from `reached` is the opponent's."""
+    """Adds a visit, the value, its square and the score to the nodes of a path, the last of them at `depth`; the sign
+    changes at each step up from `reached`."""
     start = depth * 0
     while start <= depth:
         level = start + tl.arange(0, LEVELS)
@@ -428,8 +428,8 @@ def _back_up(trees, path, depth, reached, value, score, KIND: tl.constexpr):
 
 
 def keep_subtree_(tree: Any, games: Tensor, actions: Tensor, deepest: Tensor | None = None) -> None:
-    """Makes the child by each action the root of its tree, with all below it: games, actions int64 [K]. With an action
-    below 0 a tree stays as it is. deepest: int64 [B], brought up by one."""
+    """Makes the child by each action the root of its tree, and keeps its subtree: games, actions int64 [K]. An action
+    below 0 leaves the tree unchanged. deepest: int64 [B], which falls by one."""
     place = games.new_empty(len(games), tree.num_nodes)
     arguments = fields_of(Trees, tree), games, actions, place, deepest, tree.num_nodes
     launch(keep_kernel, len(games), *arguments, **kind_of(tree))
@@ -437,7 +437,7 @@ def keep_subtree_(tree: Any, games: Tensor, actions: Tensor, deepest: Tensor | N
 
 @triton.jit(do_not_specialize=["num_nodes"])
 def keep_kernel(trees, games, actions, places, deepest, num_nodes, KIND: tl.constexpr):
-    """Numbers the nodes of one game that are kept, and moves them."""
+    """Numbers the kept nodes of one game, and moves them."""
     k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
     first, action, place = game * num_nodes, tl.load(actions + k), places + k * num_nodes
     if action >= 0:
@@ -454,10 +454,10 @@ def keep_kernel(trees, games, actions, places, deepest, num_nodes, KIND: tl.cons
 
 @triton.jit
 def _number_kept(trees, first, place, end, new_root):
-    """Writes each node's new index, NULL_NODE where it is dropped, and returns how many are kept.
+    """Writes each node's new index, NULL_NODE if it is dropped, and returns how many are kept.
 
-    A node is marked where its parent is; parents come before it, so that of LEVELS nodes at once all are right after as
-    many looks as a chain among them is long."""
+    A node is kept if its parent is, which comes before it. So LEVELS nodes at once are right after as many passes as
+    the longest chain among them."""
     kept, start = end * 0, end * 0
     while start < end:
         node = start + tl.arange(0, LEVELS)
@@ -482,10 +482,10 @@ def _number_kept(trees, first, place, end, new_root):
 
 @triton.jit
 def _move_all(trees, place, first, end, KIND: tl.constexpr):
-    """Moves the nodes of one game to their places and empties the rest: place points to int64 [M], NULL_NODE for nodes
-    that are dropped, else not above the node, and rising; end: behind the last node.
+    """Moves the nodes of one game to their places and empties the rest. place: pointer to int64 [M], NULL_NODE for
+    dropped nodes, else at most the node's own index, and rising. end: one after the last node.
 
-    Several go at once, from the root on: what is still to be moved is not written over."""
+    Several nodes move at once, from the root on, so that no node is overwritten before it has moved."""
     start, kept = first * 0 + ROOT, first * 0
     while start < end:
         node = start + tl.arange(0, ROWS)
@@ -513,8 +513,8 @@ def empty_nodes(trees, first, start, end, KIND: tl.constexpr):
 
 @triton.jit
 def _move(trees, place, row, target, stays, KIND: tl.constexpr):
-    """Moves nodes; the indices of children and of a parent become their places. All is read before anything is written:
-    a row may be another's place."""
+    """Moves nodes, and replaces the indices of children and parents by their places. Everything is read before anything
+    is written, as a row may be another's place."""
     moves, word = tl.arange(0, KIND.TILE)[None, :], tl.arange(0, KIND.WORD_TILE)[None, :]
     mask, has_word = stays[:, None] & (moves < KIND.ACTIONS), stays[:, None] & (word < KIND.WORDS)
     child = tl.load(trees.children + row[:, None] * KIND.ACTIONS + moves, mask=mask, other=0)
