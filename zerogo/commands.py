@@ -26,15 +26,15 @@ examples:
   zerogo train --config mine.yaml --from checkpoints/7x7.pt              starts with that network's weights
   zerogo train --config mine.yaml --from kata1-b6c96.bin.gz              starts with a network of KataGo's
   zerogo train --resume --run mine                       resumes checkpoints/mine
-  zerogo train --export mine.pt --run mine               writes its newest network: to play, to share, for --from
+  zerogo train --export mine.pt --run mine               writes its newest network, to play, to share, or for --from
   zerogo train --export mine.bin.gz --run mine           for KataGo's engine, with network.architecture=katago
   zerogo train --keys                                    lists every setting with its meaning and range
   torchrun --nproc-per-node 8 --max-restarts 99 -m -- zerogo train --config configs/19x19.yaml   on 8 GPUs
   tensorboard --logdir checkpoints                       shows the charts and pictures of all runs
 
 A run is a folder, checkpoints/NAME, with its settings (config.yaml), checkpoints, samples, games and logs.
-Stop it with Ctrl-C or in any other way; --resume continues from where it was.
-configs/NAME.yaml and checkpoints/NAME.pt are those that come with zerogo where this folder has no such file.
+Stop it with Ctrl-C or in any other way; --resume continues it.
+A configs/NAME.yaml or checkpoints/NAME.pt that does not exist here is the one shipped with zerogo.
 """
 SELFPLAY = "Plays games of a trained network against itself; writes the games (SGF) and the training samples."
 SELFPLAY_EXAMPLES = """
@@ -52,7 +52,7 @@ a player is one of:
   random           plays any legal move that does not fill one of its eyes
   mcts:200         tree search with 200 random playouts a move, without a network
   a checkpoint     a file, or a run's folder: its newest checkpoint
-  self             as the second: the first player against itself
+  self             only as the second player: the first player again
   gnugo:10         GNU Go at a level from 0 to 15 (Debian, Ubuntu: apt install gnugo)
   pachi:1000       Pachi with 1000 playouts a move
   katago:200       KataGo with 200 visits a move; katago:200:MODEL:CONFIG where it does not find its files by itself
@@ -79,10 +79,10 @@ def parse_train(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--config", type=Path, metavar="FILE", help="YAML settings (default: configs/quickstart.yaml)")
     add("--run", metavar="NAME", help="the run's folder (default: run.name, or the config file's name)")
     add("--resume", action="store_true", help="resume the run; without --config, use its saved settings")
-    add("--from", dest="origin", metavar="CHECKPOINT", help="start with its weights, of any board size")
-    add("--export", type=Path, metavar="FILE", help="write the run's newest network, alone, and stop")
-    add("--keys", action="store_true", help="list every setting with its meaning, and stop")
-    add("--markdown", action="store_true", help="with --keys: as the page docs/settings.md")
+    add("--from", dest="origin", metavar="CHECKPOINT", help="start with this network's weights; any board size")
+    add("--export", type=Path, metavar="FILE", help="write the run's newest network to FILE, and exit")
+    add("--keys", action="store_true", help="list every setting with its meaning, and exit")
+    add("--markdown", action="store_true", help="with --keys: print the page docs/settings.md")
     cli.add_overrides(parser, "config file")
     parsed = parser.parse_intermixed_args(arguments)
     if parsed.export and (parsed.origin or parsed.resume):
@@ -208,13 +208,13 @@ def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace
     """Returns the settings of the command line of `zerogo evaluate`, with players and overrides apart."""
     parser = cli.make_parser("evaluate", EVALUATE, EVALUATE_EXAMPLES)
     add = parser.add_argument
-    add("players", nargs="*", metavar="player", help="two or more players; section.key=value may stand among them")
+    add("players", nargs="*", metavar="player", help="two or more players, also mixed with section.key=value")
     add("--ratings", type=Path, metavar="RUN", help="show the ratings of a run's checkpoints from its matches so far")
     curve = "with --ratings: draw the Elo of the checkpoints over training time, with 95 %% intervals"
     add("--curve", type=Path, metavar="FILE.png", help=curve)
     games = "games of each pair of players, half with each colour (default: 100)"
     add("--games", type=cli.number(int, 2), default=100, metavar="N", help=games)
-    opening = "random moves at the start, equal in both games of a pair"
+    opening = "random moves at the start, the same in both games of a pair"
     add("--opening", type=cli.number(int, 0), default=0, metavar="N", help=opening)
     add("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")
     add("--resume", action="store_true", help="continue the unfinished match in --out; more --games are allowed")

@@ -13,17 +13,16 @@ EXAMPLES = """
 examples:
   zerogo analysis --checkpoint checkpoints/9x9 < queries.jsonl > answers.jsonl
 
-one JSON query a line, as in KataGo's docs/Analysis_Engine.md:
+one JSON query per line, as in KataGo's docs/Analysis_Engine.md:
   {"id":"a","rules":"tromp-taylor","komi":24.5,"boardXSize":5,"boardYSize":5,"moves":[["B","C3"]],"maxVisits":100}
 
 in KaTrain (Settings, Engine, custom command):
   zerogo analysis --checkpoint checkpoints/mine
 
-KataGo's own command line works too: analysis -model FILE -config FILE -override-config "key=value,…"; of the settings
-there these mean something here: maxVisits, maxTime, reportAnalysisWinratesAs, wideRootNoise, rootPolicyTemperature,
-analysisPVLen.
+KataGo's own command line works, too: analysis -model FILE -config FILE -override-config "key=value,…". zerogo uses
+maxVisits, maxTime, reportAnalysisWinratesAs, wideRootNoise, rootPolicyTemperature and analysisPVLen of its settings.
 """
-PRECISION = {"default": "float32", "help": "float32, or bfloat16, where a reply may differ by rounding between runs"}
+PRECISION = {"default": "float32", "help": "float32 (default), or bfloat16, whose replies may differ between runs"}
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -31,20 +30,20 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     # No -h and no abbreviations: they would swallow KataGo's flags of one dash.
     parser = cli.make_parser("analysis", ABOUT, EXAMPLES, allow_abbrev=False, add_help=False)
     add = parser.add_argument
-    add("--help", action="help", help="this text")
+    add("--help", action="help", help="show this help message and exit")
     names = ("--checkpoint", "-checkpoint", "-model", "--model")
     add(*names, required=True, metavar="X", help="checkpoint file, run folder, or mcts:N")
     several = {"action": "append", "default": []}
     add("-config", "--config", dest="katago_config", metavar="FILE", help="a KataGo config file", **several)
-    add("-override-config", "--override-config", metavar="K=V,…", help="settings over it", **several)
-    add("--visits", type=int, metavar="N", help="visits where a query names none (default: KataGo's 500)")
+    add("-override-config", "--override-config", metavar="K=V,…", help="settings that replace the config's", **several)
+    add("--visits", type=int, metavar="N", help="visits of a query without maxVisits (default: KataGo's 500)")
     names = ("--positions", "-analysis-threads", "--analysis-threads")
-    positions, count = "most positions searched at a time (default: 1024)", cli.number(int, 1)
+    positions, count = "maximum positions searched at a time (default: 1024)", cli.number(int, 1)
     add(*names, type=count, default=1024, metavar="N", help=positions)
     add("--memory", type=cli.number(float, 0.001), default=2.0, metavar="GB", help="memory for the trees (default: 2)")
-    add("--leaves", type=count, default=8, metavar="N", help="most leaves of one tree in one step (default: 8)")
+    add("--leaves", type=count, default=8, metavar="N", help="maximum leaves of one tree per step (default: 8)")
     names = ("--quit-without-waiting", "-quit-without-waiting")
-    add(*names, action="store_true", help="at the end of input, end at once")
+    add(*names, action="store_true", help="exit at the end of input, without waiting for replies")
     cli.add_options(parser, device={"default": "auto"}, precision=PRECISION, threads={"default": 0})
     parser.set_defaults(overrides=["run.kernels=auto"])  # like device and threads, not as the checkpoint's run had it
     words = sys.argv[1:] if arguments is None else arguments

@@ -11,14 +11,14 @@ from zerogo.features import ENCODERS
 from zerogo.system import distributed
 from zerogo.system.runtime import usable_cores
 
-ABOUT = """Measurements of speed and learning. Each prints one JSON line per configuration. Rounds of what is compared
-alternate in the same run, so that other load on the machine affects both."""
+ABOUT = """Measurements of speed and learning. Each prints one JSON line per configuration. Rounds of what is
+compared alternate, so that other load on the machine affects both."""
 EXAMPLES = """
 examples:
   zerogo bench board --size 9 --batch 1024              random legal moves per second
   zerogo bench search --size 9 --batch 256 --sims 128   simulations per second, and the share of the network's speed
   zerogo bench net --encoder alphago48                  the network's speed, and what its planes cost next to zero17's
-  zerogo bench gpu                                      all that counts on a machine with a GPU, in ten minutes
+  zerogo bench gpu                                      all important measurements on a GPU, in ten minutes
 
 zerogo bench NAME --help lists the options of one measurement.
 """
@@ -36,7 +36,7 @@ BENCHES = {
     "net": ("evaluations per second of a network, and of its encoder", NET | {"checkpoint": "", "encoder": ""}),
     "search": ("simulations per second, and their share of the raw network's speed", SEARCH),
     "selfplay": ("games, moves and samples of self-play", SELFPLAY),
-    "gpu": ("all that counts on a machine with a GPU, in ten minutes", {"part": "", "device": "auto"}),
+    "gpu": ("all important measurements on a GPU, in ten minutes", {"part": "", "device": "auto"}),
     "learn": ("strength over minutes, games and simulations of training", LEARN),
 }
 # What the help says of an option, of one bench's under "NAME option", before the default.
@@ -45,10 +45,10 @@ HELP = {
     "batch": "positions evaluated at once, or several as 64,{}",
     "board batch": "games played at once, or several as 64,{}",
     "device": "auto, cpu or cuda",
-    "checkpoint": "a checkpoint or a network of KataGo's, in place of a fresh network of those blocks and channels",
-    "encoder": f"measures an encoder, too: {', '.join(ENCODERS)}, or groups as stones+liberties:8",
+    "checkpoint": "a checkpoint or a KataGo network, in place of a fresh network of those blocks and channels",
+    "encoder": f"also measure an encoder: {', '.join(ENCODERS)}, or groups as stones+liberties:8",
     "threads": "CPU threads, the same for all that is compared; 0 leaves the choice to torch",
-    "processes": "processes of one thread that do the same at the same time; 0 is one for each usable core",
+    "processes": "processes of one thread that do the same work at the same time; 0: one for each usable core",
     "seconds": "length of one round",
     "rounds": "rounds, of which the best or the median counts",
     "blocks": "residual blocks",
@@ -57,21 +57,21 @@ HELP = {
     "sims": "simulations per move",
     "algorithm": "puct or gumbel",
     "leaves": "leaves of one tree selected in one step",
-    "spread": "standard deviation of the policy's logits over a board, about 2 in a trained network; 0 leaves a fresh "
-    "one's",
-    "kernels": "compiled or plain, which is torch alone",
-    "profile": "print the operations of torch's profiler in one more move, the most costly first",
+    "spread": "standard deviation of the policy's logits over a board, about 2 in a trained network; 0: that of "
+    "a fresh network",
+    "kernels": "compiled, or plain for torch alone",
+    "profile": "also print torch's profile of one more move, the most costly operations first",
     "superko": "positional, situational or simple",
     "config": "YAML file with the settings of the runs",
     "set": "settings that replace those of the file, as 'training.batch=64 search.c_scale=2'",
     "minutes": "minutes of training for each seed, matches not counted",
-    "seeds": "runs, with the seeds from 1 on",
-    "points": "checkpoints of each run that play",
-    "opponents": "whom they play, as for zerogo evaluate, with commas between",
+    "seeds": "number of runs, with the seeds 1, 2, …",
+    "points": "checkpoints of each run to evaluate",
+    "opponents": "their opponents, as for zerogo evaluate, separated by commas",
     "games": "games against each opponent",
     "simulations": "simulations per move in the matches",
     "out": "folder of the runs, learn.jsonl and charts for TensorBoard; the same command resumes after an interruption",
-    "part": "kernels or run: that part alone; all parts and their verdicts without it",
+    "part": "kernels or run: only that part (default: all parts, with verdicts)",
 }
 PEERS = {"board": "pgx", "search": "mctx"}
 # The least and the largest value of an option.
@@ -91,7 +91,7 @@ def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
             parser.add_argument(f"--{option}", type=kind, default=default, help=text + default_text)
     if library := PEERS.get(name):
         add, peer = parser.add_argument, f"time {library} as well, alternating with zerogo on its device (9x9, 19x19)"
-        batches = "the peer's games at once, or several such numbers, of which its best counts (default as --batch)"
+        batches = "the peer's games at once, or several numbers, of which its best counts (default as --batch)"
         python = f"the Python that has {library} (default this one)"
         add("--peer", action="store_true", help=peer)
         add("--peer-batch", metavar="GAMES", help=batches)

@@ -198,7 +198,7 @@ SYMMETRIES = ("none", "random", "all")
 VALUE_POOLING = ("max", "area")
 ARCHITECTURES, TRUNK = ("tower", "katago"), ("ordinary", "gpool", "nested", "attention", "feed_forward")
 KATAGO_HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "score": 0.5}
-PROCESSES_WORDS = "processes that share the work; auto: one for each GPU, on a CPU as many as are a gain"
+PROCESSES_WORDS = "processes that share the work; auto: one for each GPU, on a CPU as many as help"
 PRECISIONS = ("auto", "float32", "bfloat16")
 CHOICES = ("auto", "off", "on")
 ENCODERS = "zero17, alphago48 or 49, katago22, article48, article22, handcrafted"
@@ -228,7 +228,7 @@ class RunConfig(Section):
     device: str = option("auto", "auto (CUDA if there is a GPU), cpu, cuda or cuda:1")
     processes: int | str = option(1, PROCESSES_WORDS, 1, 1024, choices=("auto",))
     threads: int = option(0, "CPU threads; 0: chosen automatically while running", 0, 1024)
-    precision: str = option("auto", "arithmetic of the network; auto: bfloat16 where that is fast", choices=PRECISIONS)
+    precision: str = option("auto", "arithmetic of the network; auto: bfloat16 if faster", choices=PRECISIONS)
     kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))
     epilogues: str = option("auto", "CUDA: one kernel for bias, residual and relu; auto measures both", choices=CHOICES)
     directory: str = option("checkpoints", "folder of all runs")
@@ -251,17 +251,17 @@ class GameConfig(Section):
     """The rules of the games, and how they vary between them."""
 
     NAME = "game"
-    size: int = option(9, "board side in points; with game.sizes, the one to play on by default", 1, MAX_SIZE)
+    size: int = option(9, "board side in points; with game.sizes, the default when a network plays", 1, MAX_SIZE)
     komi: float = option(7.0, "points that White gets [best play draws at 7 on 9x9, 9 on 7x7]", -1000, 1000)
     sizes: tuple[tuple[int, float, float], ...] = option((), "boards of the games; empty: game.size alone [KataGo]")
     superko: str = option("positional", "which repetition is illegal", choices=SUPERKO)
     superko_shares: dict[str, float] = option({}, SUPERKO_SHARES_WORDS, 0, example="{positional: 0.7, simple: 0.3}")
     suicide: bool = option(False, "whether a move may remove the player's own string")
-    suicide_share: float = option(0.0, "share of games that allow suicide in any case [KataGo]", 0, 1)
+    suicide_share: float = option(0.0, "share of games that allow suicide, whatever game.suicide is [KataGo]", 0, 1)
     scoring: str = option("area", "how a finished game is scored", choices=SCORING)
     move_cap: int = option(0, "plies after which a game ends and is scored as it stands; 0: 2 x size x size", 0, 20000)
-    random_komi_share: float = option(0.0, "games with a random komi; needs features.komi_input [measured]", 0, 1)
-    komi_low: float = option(0.0, "lowest random komi; they are half a point apart, counted from komi", -1000, 1000)
+    random_komi_share: float = option(0.0, "share of games at random komi; needs features.komi_input [measured]", 0, 1)
+    komi_low: float = option(0.0, "lowest random komi; steps of half a point from game.komi", -1000, 1000)
     komi_high: float = option(14.0, "highest random komi", -1000, 1000)
     komi_spread: float = option(0.0, "largest distance of a random komi from komi; 0: komi_low to komi_high", 0, 1000)
 
@@ -339,13 +339,13 @@ class NetworkConfig(Section):
     pooling_channels: int = option(32, "channels of the pooled branch of such a block [KataGo]", 1, 4096)
     head_channels: int = option(32, "channels of the 1x1 convolution that all heads share [KataGo]", 1, 4096)
     value_hidden: int = option(64, "width of the hidden layer for value and pass", 1, 8192)
-    value_pooling: str = option("max", "pooled besides the mean; area suits several board sizes", choices=VALUE_POOLING)
+    value_pooling: str = option("max", "pooled with the mean; area suits several board sizes", choices=VALUE_POOLING)
     heads: dict[str, float] = option(HEADS, HEADS_WORDS, 0, example="{policy: 1.0, value: 1.0}")
-    architecture: str = option("tower", "katago is that of its files, for encoder katago22", choices=ARCHITECTURES)
+    architecture: str = option("tower", "katago: as in KataGo's files, with encoder katago22", choices=ARCHITECTURES)
     trunk: tuple[str, ...] = option(
-        ("ordinary", "gpool"), f"katago: its blocks in turn, of {', '.join(TRUNK)}", example="[ordinary, nested]"
+        ("ordinary", "gpool"), f"katago: kinds of blocks, repeated, of {', '.join(TRUNK)}", example="[ordinary, nested]"
     )
-    plan: str = option("", "katago: the words of a network's file, without its numbers, in place of the keys above")
+    plan: str = option("", "katago: a network file's text without weights, in place of the keys above")
 
     def _check(self) -> None:
         if unknown := [kind for kind in self.trunk if kind not in TRUNK] or ([] if self.trunk else [""]):
@@ -366,7 +366,7 @@ class SearchConfig(Section):
     NAME = "search"
     algorithm: str = option("gumbel", "gumbel learns with few simulations [Gumbel]", choices=("gumbel", "puct"))
     c_puct: float = option(1.1, "puct: weight of the prior against the value [KataGo]", 0, 100)
-    max_considered: int = option(16, "gumbel: moves that halving starts with at the root [Gumbel, m = 16]", 1, 626)
+    max_considered: int = option(16, "gumbel: root moves at the start of halving [Gumbel, m = 16]", 1, 626)
     c_scale: float = option(1.0, "gumbel: scale of sigma(q); larger sharpens the policy [Gumbel]", above=0, high=100)
     keep_tree: bool = option(True, "keep the subtree of the played move for the next search")
     symmetry_root: str = option("random", "symmetries at a root without a subtree [KataGo]", choices=SYMMETRIES)
@@ -396,15 +396,15 @@ class SelfplayConfig(Section):
     full_simulations: int = option(64, "simulations of a full search, whose policy is learned [measured]", 1, 100_000)
     simulations_schedule: tuple[tuple[float, int], ...] = option((), "full_simulations by progress; []: constant")
     cheap_simulations: int = option(16, "simulations of a cheap search, for the move alone [KataGo]", 1, 100_000)
-    full_share: float = option(1.0, "probability that a search is a full one [0.25 in KataGo]", above=0, high=1)
-    opening_plies: float = option(0.04, "mean plies per point drawn from the prior at a game's start [KataGo]", 0, 1)
+    full_share: float = option(1.0, "share of full searches [0.25 in KataGo]", above=0, high=1)
+    opening_plies: float = option(0.04, "mean opening plies per point, drawn from the prior [KataGo]", 0, 1)
     opening_temperature: float = option(2.0, "temperature of the prior for these plies", above=0, high=100)
-    random_opening_games: int = option(1500, "games of random moves that a run starts with [measured]", 0, 10**7)
+    random_opening_games: int = option(1500, "games of random moves with which a run starts [measured]", 0, 10**7)
     resign_share: float = option(0.0, "share of games with resignation; the others measure wrong resignations", 0, 1)
     resign_min_ply: int = option(20, "plies before which nobody resigns", 0, 20000)
-    reanalysed: float = option(0.0, "old positions searched again, for each new sample [MuZero Reanalyse]", 0, 100)
+    reanalysed: float = option(0.0, "old positions searched again per new sample [MuZero Reanalyse]", 0, 100)
     sgf_share: float = option(0.01, "share of games that are written as SGF", 0, 1)
-    check_every: int = option(4, "simulations between checks for games whose search is over", 1, 100_000)
+    check_every: int = option(4, "GPU: simulations between checks for games whose search is over", 1, 100_000)
 
     def full_at(self, progress: float) -> int:
         """Returns the simulations of a full search when so much of the run is over, 0 to 1."""
@@ -435,7 +435,7 @@ class ReplayConfig(Section):
     reuse: float = option(4.0, "training samples per new sample [KataGo; 2 measured on 5x5]", above=0, high=1000)
     shard_samples: int = option(4096, "samples in one file on disk", 1, 10**8)
     keep_shards: bool = option(False, "keep the files of samples that have left the window")
-    archive_samples: int = option(0, "with keep_shards, samples kept behind the window at most; 0: all", 0, 10**12)
+    archive_samples: int = option(0, "with keep_shards, most samples kept outside the window; 0: all", 0, 10**12)
     external: bool = option(False, "also learn from games of actors: zerogo selfplay --watch RUN, on any machine")
 
     def _check(self) -> None:
@@ -472,7 +472,7 @@ class EvaluationConfig(Section):
     score_weight: float = option(0.0, "share of the expected score in the value, in matches and play", 0, 0.1)
     opening_plies: int = option(2, "random moves at the start of each pair of games, so that games differ", 0, 1000)
     opponents: tuple[str, ...] = option(("random", "mcts:200"), OPPONENTS, example="[random, mcts:200]")
-    earlier_opponents: int = option(2, "earlier checkpoints as opponents: the best, and the most telling ones", 0, 100)
+    earlier_opponents: int = option(2, "earlier checkpoints as opponents: the best, and the most informative", 0, 100)
     gate: float = option(0.0, GATE, 0, 1)
     symmetry: str = option("random", "symmetries; random: all 8 at the root from 64 simulations on", choices=SYMMETRIES)
     engine_seconds: float = option(60.0, "seconds after which a silent engine loses the game", above=0, high=10**6)
@@ -492,15 +492,15 @@ class PipelineConfig(Section):
     NAME = "pipeline"
     iterations: int = option(0, "iterations of self-play and training until the run ends; 0: no limit", 0, 10**9)
     games_per_iteration: int = option(256, "finished games in an iteration", 1, 10**7)
-    plays: bool = option(True, "whether the run plays itself; if not, an iteration waits for actors")
-    minutes: float = option(0.0, "minutes until the run ends, resumed parts together; 0: no limit", 0, 10**7)
+    plays: bool = option(True, "whether the run plays games; if not, iterations wait for actors")
+    minutes: float = option(0.0, "minutes until the run ends, all resumed parts together; 0: no limit", 0, 10**7)
     checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0: one after every iteration", 0, 10**6)
-    snapshot_seconds: float = option(30.0, "seconds between snapshots; more where they take over 2 % of it", 0, 3600)
+    snapshot_seconds: float = option(30.0, "seconds between snapshots; more if they take over 2 % of it", 0, 3600)
     keep_checkpoints: int = option(5, "newest checkpoints to keep; 0: all", 0, 10**6)
     keep_every: int = option(50, "keep every k-th checkpoint for ever; 0: none", 0, 10**6)
     keep_games: int = option(20_000, "newest SGF games to keep; 0: all", 0, 10**8)
-    logs_mb: float = option(2000.0, "megabytes of logs, beyond which the oldest half goes; 0: no limit", 0, 10**6)
-    sanity_checks: str = option("stop", "when an exact sanity check fails; others only warn", choices=("stop", "warn"))
+    logs_mb: float = option(2000.0, "megabytes of logs, beyond which the older half is removed; 0: no limit", 0, 10**6)
+    sanity_checks: str = option("stop", "if an exact sanity check fails; others only warn", choices=("stop", "warn"))
     final_matches: bool = option(True, "play matches at the end of the run and print their results")
 
 

@@ -27,9 +27,9 @@ examples:
 
 In Sabaki (Engines, Manage Engines) the path is zerogo, the arguments are gtp --checkpoint X with the full path of X.
 
-Under a clock the engine thinks as long as that allows, or for --simulations if these are given and done before. Rules,
-komi and board size are those of the checkpoint's run, unless options, section.key=value (`zerogo train --keys` lists
-these) or the controller replace them.
+With a clock the engine uses its time, or less if --simulations are given and done earlier. Rules, komi and board size
+are those of the checkpoint's run, unless options, section.key=value (`zerogo train --keys` lists them) or the
+controller replace them.
 """
 
 
@@ -39,10 +39,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     cli.add_overrides(parser)
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="X", help="who plays: a checkpoint, a run's folder, mcts:N or random")
-    simulations = {"help": "simulations a move, at most (default: {key})"}
+    simulations = {"help": "maximum simulations a move (default: {key})"}
     seed = {"help": "random seed (default: drawn, and printed to stderr)"}
     cli.add_options(parser, "device", "precision", "threads", "config", seed=seed, simulations=simulations)
-    leaves = "leaves of the tree in one step; 0 measures how many keep the device busy (default: by the simulations)"
+    leaves = "leaves of the tree per step; 0: measured, so that the device is busy (default: by the simulations)"
     add("--leaves", type=cli.number(int, 0), metavar="N", help=leaves)
     rules = "tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: those of the run)"
     add("--rules", metavar="NAME", help=rules)
@@ -51,17 +51,17 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--resign", action=argparse.BooleanOptionalAction, default=True, help="give up lost games (default: --resign)")
     threshold = "win rate below which it resigns (default: 0.05)"
     add("--resign-threshold", type=cli.number(float, 0, 1), default=0.05, metavar="P", help=threshold)
-    cleanup = "capture dead stones before passing, where that is safe, for referees that remove none"
+    cleanup = "capture dead stones before passing, if that is safe, for referees that remove none"
     add("--cleanup", action="store_true", help=cleanup)
-    lag = "seconds of each move left to the controller (default: 0.3)"
+    lag = "seconds per move reserved for the controller (default: 0.3)"
     add("--lag", type=cli.number(float, 0), default=0.3, metavar="S", help=lag)
     ponder = "keep searching while the opponent thinks (default: --no-ponder)"
     add("--ponder", action=argparse.BooleanOptionalAction, default=False, help=ponder)
-    supported = "print what KataGo's GTP and JSON have and zerogo supports or refuses, and exit"
+    supported = "print what zerogo supports and refuses of KataGo's GTP and JSON, and exit"
     add("--supported", action=_PrintSupported, nargs=0, help=supported)
     games = "folder below which loadsgf and printsgf read and write games (default: any file)"
     add("--games", type=Path, metavar="FOLDER", help=games)
-    add("--log", type=Path, metavar="FILE", help="add the conversation to this file")
+    add("--log", type=Path, metavar="FILE", help="append the conversation to this file")
     parsed = parser.parse_intermixed_args(arguments)
     _check(parser, parsed.checkpoint, parsed.overrides)
     if parsed.komi is not None:

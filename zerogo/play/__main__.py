@@ -39,14 +39,14 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--komi", type=float, metavar="POINTS", help=komi)
     rules = "tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: the network's)"
     add("--rules", metavar="NAME", help=rules)
-    add("--handicap", type=int, default=0, metavar="N", help="stones that Black has at the start, on the fixed points")
-    add("--sgf", type=Path, metavar="FILE", help="continue the main line of a game")
-    add("--move", type=int, metavar="N", help="after its Nth move (default: the last)")
+    add("--handicap", type=int, default=0, metavar="N", help="Black's handicap stones, on the fixed points")
+    add("--sgf", type=Path, metavar="FILE", help="continue a game, by its main line")
+    add("--move", type=int, metavar="N", help="with --sgf: after move N (default: the last)")
     add("--save", type=Path, metavar="FILE", help="write the game as SGF, after every move")
     resign = {"action": argparse.BooleanOptionalAction, "default": True}
     add("--resign", **resign, help="bots give up lost games (default: --resign)")
     colours = {"choices": ("auto", "always", "never"), "default": "auto"}
-    add("--colour", **colours, help="colours (default: where stdout is a terminal)")
+    add("--colour", **colours, help="use colours (default: if stdout is a terminal)")
     of_a_bot = {"help": "simulations a move of a bot (default: evaluation.simulations, or its own N)"}
     cli.add_options(parser, "seed", "device", "precision", "threads", simulations=of_a_bot)
     parsed = parser.parse_args(arguments)

@@ -7,15 +7,15 @@ from zerogo import cli
 
 ABOUT = "Pictures of the positions of a game, and of what a network thinks of them."
 EXAMPLES = """
-what is shown, one or several with commas:
+WHAT is one or several of these, with commas:
   board        stones, last move (--numbers: move numbers)
   policy       the network's probability of each move
-  ownership    whose point each will be in the end
+  ownership    the expected owner of each point at the end
   value        Black's win rate through the whole game, as a chart
   visits       how often the search tried each move
   candidates   win rate and visits of the search's moves
   line         the moves that the search expects
-  planes       every plane of features that the network sees
+  planes       every input plane of the network
 
 examples:
   zerogo show game.sgf
@@ -30,12 +30,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings."""
     parser = cli.make_parser("show", ABOUT, EXAMPLES)
     file = "the game (default: the empty board of the checkpoint)"
-    move = "40, -1 (the end), 10-20, 5,10,15 or all; several make several pictures (default: -1)"
-    symmetries = "of the network (default: all for what is shown, the run's in the search)"
+    move = "the position after move 40, -1 (the end), 10-20, 5,10,15 or all (default: -1)"
+    symmetries = "symmetries of the network (default: all, but in a search the run's)"
     features = "encoder of the planes, or plane groups with commas (default: the checkpoint's)"
-    cell = "pixels between two lines, 12 to 200 (default: by board)"
-    out = ".png, or .gif for several moves in turn (default: NAME-moveM.png)"
-    simulations = "of each search (default: the checkpoint's evaluation.simulations)"
+    cell = "pixels between two lines, 12 to 200 (default: by the board's size)"
+    out = "the picture: .png, or .gif for several moves (default: NAME-moveM.png)"
+    simulations = "simulations of each search (default: the checkpoint's evaluation.simulations)"
     parser.add_argument("file", nargs="?", metavar="FILE.sgf", help=file)
     parser.add_argument("--move", metavar="M", help=move)
     parser.add_argument("--what", help="see below (default: board, with a checkpoint policy,ownership)")
@@ -48,7 +48,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--numbers", action="store_true", help="write move numbers on the stones")
     parser.add_argument("--cell", type=cli.number(int, 12, 200), default=0, metavar="PIXELS", help=cell)
     parser.add_argument("--out", type=Path, metavar="FILE.png", help=out)
-    parser.add_argument("--text", action="store_true", help="print as text, and write a picture only with --out")
+    parser.add_argument("--text", action="store_true", help="print as text; write a picture only with --out")
     return parser.parse_args(arguments)
 
 
