@@ -126,10 +126,9 @@ def _read(
     N: tl.constexpr, DEPTH: tl.constexpr, AS_KATAGO: tl.constexpr,
 ):  # fmt: skip
     """Returns the fate of a string after the attacker's first move `start`, or of one in atari with last liberty
-    `start`; and all moves that save the latter. Two states alternate. Attacking: the string has two liberties, and
-    `first`, then `second` are tried. Defending: it is in atari at frame `depth`, with `answers` left. A frame was
-    reached by `move`, which captured `dead`; `later`, which the attacker may try instead, shares its plane on the
-    stack."""
+    `start`; and all moves that save the latter. Attacking: the string has two liberties; `first`, then `second` are
+    tried. Defending: it is in atari at frame `depth`, with `answers` left. A frame was reached by `move`, which
+    captured `dead`; `later`, the attacker's other move, shares its plane on the stack."""
     none, zero = tl.zeros_like(defender), tl.sum(tl.zeros_like(defender), 0)
     first, second, dead, move, later, answer, saving = tl.where(in_atari, 0, start), none, none, none, none, none, none
     attacking, depth, result, answers = (in_atari == 0).to(tl.int32), in_atari.to(tl.int32) - 1, zero, none
