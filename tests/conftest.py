@@ -3,8 +3,6 @@ interpreter without a GPU."""
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -16,13 +14,6 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
-USE_KERNELS = """
-import sys
-from zerogo import kernels
-from zerogo.tuning import trials
-for name in kernels.NAMES["cpu"][int(sys.argv[1]) :: 2]:
-    trials.kernel(name, "cpu", 9)
-"""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # else the programs that tests interrupt would ignore it
@@ -36,14 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
     them: half a minute, once for their sources."""
     if not getattr(config.option, "numprocesses", None) or config.option.collectonly:  # none in the processes
         return
-    from zerogo import kernels
-    from zerogo.kernels.cpu import loops
+    from zerogo import tuning
 
-    folder = kernels.cache_folder() if loops.numba is not None else None
-    if folder is not None and not (mark := folder / "all-compiled").exists():
-        halves = [subprocess.Popen((sys.executable, "-c", USE_KERNELS, half)) for half in "01"]
-        assert not any([half.wait() for half in halves])
-        mark.touch()
+    tuning.prove_kernels(torch.device("cpu"), tuning.CPU_SIZE)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,9 +22,10 @@ from typing import Any
 import torch
 
 from zerogo import kernels
-from zerogo.system.runtime import write_atomically
+from zerogo.system.runtime import usable_cores, write_atomically
 
 COMMAND = (sys.executable, "-P", "-m", "zerogo.tuning.trials")
+MAX_PROCESSES = 4  # that compile at a time: each takes some 0.5 GB
 START_SECONDS = TASK_SECONDS = 900.0  # for the process to start, and for a task; a busy machine takes a minute
 FAULTS = {
     signal.SIGILL: "ends with an illegal instruction",
@@ -75,10 +76,7 @@ def ask(questions: Sequence[Question], device: torch.device | None = None) -> li
             _recall(keys)
             missing = [key for key in keys if key not in _answers]
             tasks = [question["task"] for key, question in zip(keys, questions, strict=True) if key in missing]
-            answers: list[Answer] = []
-            while len(answers) < len(tasks):  # another process does the tasks behind the one that ended a process
-                answers += _answers_of_process(tasks[len(answers) :], str(device or "cpu"))
-            for key, answer in zip(missing, answers, strict=True):
+            for key, answer in zip(missing, _try(tasks, str(device or "cpu")), strict=True):
                 _answers[key] = answer
                 if "untried" not in answer and (path := _path(key)) is not None:
                     text = json.dumps({"question": key, "answer": answer})
@@ -112,6 +110,28 @@ def _turn() -> Iterator[None]:
                 file = held.enter_context(open(folder / ".lock", "w"))
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _try(tasks: Sequence[list], device: str) -> list[Answer]:
+    """Returns the answers to all tasks. Kernels take longest, to be compiled, so several processes share them; what is
+    timed comes after them, alone."""
+    answers: dict[str, Answer] = {}
+
+    def _answer(tasks: list[list]) -> None:
+        while tasks:  # another process does those behind the one that ended a process
+            for answer in _answers_of_process(tasks, device):
+                answers[str(tasks.pop(0))] = answer
+
+    kernel_tasks = [task for task in tasks if task[0] == "kernel"]
+    count = min(MAX_PROCESSES, usable_cores(), len(kernel_tasks))
+    shares = [kernel_tasks[k::count] for k in range(count)] if count > 1 else []
+    threads = [threading.Thread(target=_answer, args=(share,), daemon=True) for share in shares]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    _answer([task for task in tasks if str(task) not in answers])
+    return [answers[str(task)] for task in tasks]
 
 
 def _answers_of_process(tasks: Sequence[list], device: str) -> list[Answer]:
