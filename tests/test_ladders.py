@@ -73,7 +73,7 @@ def test_katago_ladders_of_crowded_boards(way: str) -> None:
     positions = [[[rng.choice((0, 1, 1, 2, 2)) for _ in range(5)] for _ in range(5)] for _ in range(400)]
     if way == "numba":
         read_ladders(of_stones(positions), way, as_katago=True)  # strings without a liberty get an answer, too
-    for rows in [parse(DOUBLE_KO), *positions[: 3 if way == "triton" and not HAS_CUDA else None]]:
+    for rows in [parse(DOUBLE_KO), *positions[: 1 if way == "triton" and not HAS_CUDA else None]]:
         with_ladder += sum(compare([with_liberties(rows)] * 2, way, as_katago=True))
     assert with_ladder > 0
 

@@ -47,7 +47,6 @@ GUARD = _guard()
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 CPU, CUDA, TOTAL_BYTES, NAME = torch.device("cpu"), torch.device("cuda:0"), 80 * 2**30, "pretended GPU"
@@ -151,6 +150,23 @@ def host_of(part):
     return part.host if isinstance(part, CudaTensor) else part
 
 
+def rebuilt(change, value):
+    """Returns a value with each part of its lists, tuples and dictionaries changed; pytree takes thrice as long."""
+    if isinstance(value, dict):
+        return {name: rebuilt(change, part) for name, part in value.items()}
+    if not isinstance(value, (list, tuple)):
+        return change(value)
+    parts = [rebuilt(change, part) for part in value]
+    return parts if type(value) is list else getattr(value, "_make", type(value))(parts)
+
+
+def tensors_in(value) -> list[Tensor]:
+    """Returns all tensors in lists, tuples and dictionaries."""
+    tensors = []
+    rebuilt(lambda part: tensors.append(part) if isinstance(part, Tensor) else None, value)
+    return tensors
+
+
 def storage_of(tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
@@ -177,7 +193,7 @@ def run(function, arguments, named):
         return _run_on_host(function, name, arguments, named)
     if function.namespace == "c10d":
         with outside():
-            return function(*pytree.tree_map(host_of, (arguments, named))[0], **named)
+            return function(*rebuilt(host_of, arguments), **named)
     if is_composite(function):
         with MODE:
             result = function.decompose(*arguments, **named)
@@ -244,7 +260,7 @@ def _copy_(function, name, arguments, named):
                 wait(f"{name} between devices")
     kinds = {(to.dtype, source.dtype) for to, source in zip(targets, sources, strict=True)}
     launched(name, len(kinds) if all(one == other for one, other in kinds) else len(targets))
-    inside = pytree.tree_map(host_of, (tuple(arguments), dict(named)))
+    inside = rebuilt(host_of, (tuple(arguments), dict(named)))
     if tape() is not None:
         tape().append((function, *inside, None))
     else:
@@ -255,7 +271,7 @@ def _copy_(function, name, arguments, named):
 
 def _checked(function, name, arguments, named):
     """Returns the arguments as the device takes them; raises where it refuses them, and counts where it waits."""
-    tensors = [part for part in pytree.tree_leaves((arguments, named)) if isinstance(part, Tensor)]
+    tensors = tensors_in((arguments, named))
     host = [part for part in tensors if not isinstance(part, CudaTensor)]
     if name in INDEXED:
         if not isinstance(arguments[0], CudaTensor):
@@ -268,7 +284,7 @@ def _checked(function, name, arguments, named):
                 raise RuntimeError(f"{TWO_DEVICES} ({name})")
             wait("an index or a number on the host")
             moved[id(part)] = CudaTensor(part.clone())
-        return pytree.tree_map(lambda part: moved.get(id(part), part), arguments)
+        return rebuilt(lambda part: moved.get(id(part), part), arguments)
     is_pointwise = torch.Tag.pointwise in function.tags or name in WITH_NUMBERS or name.startswith("_foreach")
     if host and (not is_pointwise or any(part.dim() for part in host)):
         raise RuntimeError(f"{TWO_DEVICES} ({name}, on the host {[list(part.shape) for part in host]})")
@@ -280,15 +296,13 @@ def _checked(function, name, arguments, named):
 
 
 def _run_inside(function, name, arguments, named):
-    parts, spec = pytree.tree_flatten((arguments, named))
-    wrappers = {id(part.host): part for part in parts if isinstance(part, CudaTensor)}
-    inside = [CPU if isinstance(part, torch.device) else host_of(part) for part in parts]
-    arguments, named = pytree.tree_unflatten(inside, spec)
+    wrappers = {id(part.host): part for part in tensors_in((arguments, named)) if isinstance(part, CudaTensor)}
+    to_host = lambda part: CPU if isinstance(part, torch.device) else host_of(part)  # noqa: E731
+    arguments, named = rebuilt(to_host, arguments), rebuilt(to_host, named)
     named.pop("pin_memory", None)
     with outside():
         result = function(*arguments, **named) if tape() is None else _noted(function, arguments, named)
-    tensors = [part for part in pytree.tree_leaves(result) if isinstance(part, Tensor)]
-    storages = {storage_of(part) for part in inside if isinstance(part, Tensor)}
+    tensors, storages = tensors_in(result), set(map(storage_of, tensors_in((arguments, named))))
     writes, is_alias = function._schema.is_mutable, all(storage_of(part) in storages for part in tensors)
     if tape() is not None and not writes and not is_alias and not name.startswith(("empty", "new_empty")):
         tape().append((function, arguments, named, tensors))
@@ -303,7 +317,7 @@ def _run_inside(function, name, arguments, named):
         with torch.inference_mode(base.is_inference() if is_view else torch.is_inference_mode_enabled()):
             return wrappers[id(value)] if id(value) in wrappers else CudaTensor(value)
 
-    return pytree.tree_map(outer, result)
+    return rebuilt(outer, result)
 
 
 def _noted(function, arguments, named):
@@ -317,8 +331,10 @@ def _noted(function, arguments, named):
     try:
         result = function(*arguments, **named)
     except (RuntimeError, IndexError):  # nothing ran in the capture, so values mean nothing
-        result = function(*pytree.tree_map_only(Tensor, lambda tensor: tensor.to("meta"), arguments), **named)
-    return pytree.tree_map_only(Tensor, lambda t: torch.zeros_like(t, device=CPU) if t.is_meta else t, result)
+        meta = rebuilt(lambda part: part.to("meta") if isinstance(part, Tensor) else part, arguments)
+        result = function(*meta, **named)
+    is_meta = lambda part: isinstance(part, Tensor) and part.is_meta  # noqa: E731
+    return rebuilt(lambda part: torch.zeros_like(part, device=CPU) if is_meta(part) else part, result)
 
 
 # Triton, interpreted
@@ -331,7 +347,7 @@ class Addresses:
     def __init__(self, kernel: str, parts) -> None:
         import numpy as np
 
-        tensors = [part for part in pytree.tree_leaves(parts) if isinstance(part, Tensor) and part.numel()]
+        tensors = [part for part in tensors_in(parts) if part.numel()]
         last = [sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) + 1 for t in tensors]
         spans = sorted((t.data_ptr(), t.data_ptr() + n * t.element_size()) for t, n in zip(tensors, last, strict=True))
         starts, ends = np.array(spans or [(0, 0)], dtype=np.int64).T
@@ -380,12 +396,12 @@ def _install_triton() -> None:
     builder, launch = interpreter.InterpreterBuilder, interpreter.GridExecutor.__call__
 
     def inside(part):
-        if not isinstance(part, CudaTensor):
+        if isinstance(part, Tensor) and not isinstance(part, CudaTensor):
             raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")
-        return part.host
+        return host_of(part)
 
     def call(executor, *arguments, **named):
-        arguments, named = pytree.tree_map_only(Tensor, inside, (arguments, named))
+        arguments, named = rebuilt(inside, (arguments, named))
         launched(executor.fn.__name__)
 
         def go(*arguments, **named):
@@ -424,8 +440,7 @@ class Graph(list):
         with _disable_current_modes(), outside():
             for function, arguments, named, results in self:
                 made = function(*arguments, **named)
-                new = [part for part in pytree.tree_leaves(made) if isinstance(part, Tensor)]
-                for result, values in zip(results or [], new if results else [], strict=True):
+                for result, values in zip(results or [], tensors_in(made) if results else [], strict=True):
                     result.copy_(values)
 
 
