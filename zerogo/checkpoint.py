@@ -1,5 +1,5 @@
-"""A run at one moment in one file: enough to play, to match and to go on training. Written atomically, safe to load
-from a stranger.
+"""A network in training, in one file: enough to play, to match and to continue training. Written atomically, and safe
+to load from a stranger.
 
 The file is a dictionary of tensors and plain values in torch's zip format. It is only ever read with
 `weights_only=True`, so it can't run code."""

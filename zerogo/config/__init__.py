@@ -1,9 +1,9 @@
-"""The settings of a run: frozen dataclasses, YAML files, `section.key=value` overrides. What is wrong is said in one
+"""The settings of a run: frozen dataclasses, YAML files, `section.key=value` overrides. A mistake is answered with one
 sentence.
 
 `load(path, overrides)` reads a file, which may leave out what equals the default; `Config.dump(path)` writes all of it
-as YAML with each key's meaning beside it; `describe()` lists every key. A function of the package receives only the
-section that it needs."""
+as YAML with each key's meaning beside it; `describe()` lists every key. Functions receive only the section that they
+need."""
 
 import difflib
 import json
