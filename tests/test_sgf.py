@@ -82,7 +82,7 @@ def test_stones_that_are_set_up_in_the_middle() -> None:
 
     record = read_text("(;SZ[3]KM[0]RU[Chinese];B[aa]C[x];W[bb];AE[aa]AB[cc];B[ac]C[y];W[ca];AW[ba])")
     states, problem = replay(record)
-    assert problem is None and states[2].stones() == [[0, 0, 0], [0, 2, 0], [0, 0, 1]] and len(states[2].history) == 1
+    assert problem is None and states[2].stones() == [[0, 0, 0], [0, 2, 0], [0, 0, 1]] and len(states[2].history) == 2
     assert states[-1].stones() == [[0, 2, 2], [0, 2, 0], [1, 0, 1]]
     part = sgf.since_edit(record, 3)
     assert (part.moves, part.setup, part.remarks) == ([6], states[2].stones(), [Remark("y")])

@@ -42,6 +42,11 @@ class Colour(Enum):
         """The opponent's colour."""
         return Colour.WHITE if self is Colour.BLACK else Colour.BLACK
 
+    @property
+    def sign(self) -> int:
+        """1 for Black, -1 for White: it turns this side's values and scores into Black's, and back."""
+        return 1 if self is Colour.BLACK else -1
+
 
 Player = Colour  # an earlier name, for programs that still use it
 
@@ -231,7 +236,7 @@ class GameState:
 
     to_play: the side to move. ply: moves and passes so far. passes: consecutive passes just now. ko: the point that
     simple ko bans now. captures: stones that each player has captured (suicides count for the opponent). history: the
-    situations that superko compares with, the current one included."""
+    positions up to this one, alone and with the side to move, as superko compares them."""
 
     rules: Rules
     board: Board
@@ -301,8 +306,9 @@ class GameState:
             return f"suicide: a {self.to_play.name.lower()} stone on {_name(point, size)} would have no liberty"
         if point == self.ko:
             return f"ko: {_name(point, size)} may not be retaken at once"
-        after = self._situation(self.board.position_after(self.to_play, point), self.to_play.other)
-        if self.rules.superko != "simple" and after in self.history:
+        after = self.board.position_after(self.to_play, point)
+        situation = (after, self.to_play.other) if self.rules.superko == "situational" else after
+        if self.rules.superko != "simple" and situation in self.history:
             same = "position" if self.rules.superko == "positional" else "position with the same side to move"
             return f"superko: {_name(point, size)} would repeat an earlier {same}"
         return None
@@ -361,13 +367,10 @@ class GameState:
         counted = self.area_score_black(dead) if self.rules.scoring == "area" else self.territory_score_black(dead)
         return counted - self.rules.komi
 
-    def _situation(self, position: int, to_play: Colour) -> int | tuple[int, Colour]:
-        """Returns what superko compares: the position, and under situational superko the side to move."""
-        return (position, to_play) if self.rules.superko == "situational" else position
-
     def _with_history(self) -> GameState:
-        """Returns this state with its own situation in the history."""
-        return replace(self, history=self.history | {self._situation(self.board.position, self.to_play)})
+        """Returns this state with its own position in the history."""
+        position = self.board.position
+        return replace(self, history=self.history | {position, (position, self.to_play)})
 
 
 def _ko_point(board: Board, point: Point, removed: frozenset[Point]) -> Point | None:

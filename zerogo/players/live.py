@@ -37,7 +37,7 @@ class LiveGame:
         self._states, self.rules, self.size = [start], start.rules, start.rules.size
         self.start, self.first = start.stones(), start.to_play
         self.moves: list[tuple[Colour, int]] = []
-        self._remarks: dict[int, Remark] = {}  # by move, from 0
+        self._remarks: list[Remark] = []  # of each move
         self.handicap, self.result = list(handicap), None
         self.start_id = next(_starts)
 
@@ -62,13 +62,9 @@ class LiveGame:
         if rules.size != self.size:
             here = f"size {rules.size} in a game on {self.size}x{self.size}"
             raise InputError(f"rules: {here}; clear the board for another size")
-        if rules == self.rules:
-            return
-        moves, handicap = self.moves, self.handicap
-        self._begin(GameState.from_stones(self.start, self.first, rules), handicap)
-        for colour, action in moves:
-            self._states.append(_play_anyway(self.state, colour, action))
-        self.moves = moves
+        if rules != self.rules:
+            self._states = [dataclasses.replace(state, rules=rules) for state in self._states]
+            self.rules, self.result, self.start_id = rules, None, next(_starts)
 
     def place_handicap(self, points: Iterable[int]) -> None:
         """Puts Black's handicap on the empty board; White moves first. Raises InputError for bad points, or stones."""
@@ -90,8 +86,7 @@ class LiveGame:
         """Plays a move. Raises InputError with the reason where it is illegal; the game is then as before. analysis:
         that led to the move, for the record."""
         self._states.append(with_to_play(self.state, colour).play(Move.from_action(action, self.size)))
-        if analysis is not None:
-            self._remarks[len(self.moves)] = Remark(None, *analysis.of_black(colour), analysis.visits)
+        self._remarks.append(Remark(None, *analysis.of_black(colour), analysis.visits) if analysis else Remark())
         self.moves.append((colour, action))
         self.result = None
 
@@ -109,7 +104,7 @@ class LiveGame:
 
     def resign(self, colour: Colour) -> None:
         """Ends the game: the other side has won."""
-        self.result = sgf.result_text(-1 if colour is Colour.BLACK else 1, by_resignation=True)
+        self.result = sgf.result_text(-colour.sign, by_resignation=True)
 
     def undo(self, number: int = 1) -> None:
         """Takes back moves. Raises InputError, and takes back none, where the game has fewer."""
@@ -118,13 +113,13 @@ class LiveGame:
         if number:
             del self._states[-number:]
             del self.moves[-number:]
-        self._remarks = {move: one for move, one in self._remarks.items() if move < len(self.moves)}
+            del self._remarks[-number:]
         self.result = None
 
     def copy(self) -> "LiveGame":
         """Returns a game of its own with the same moves."""
         game = copy(self)
-        game._states, game.moves, game._remarks = self._states[:], self.moves[:], dict(self._remarks)
+        game._states, game.moves, game._remarks = self._states[:], self.moves[:], self._remarks[:]
         return game
 
     def before_passes(self) -> "LiveGame":
@@ -141,6 +136,10 @@ class LiveGame:
     def is_over(self) -> bool:
         """Whether both sides have passed since the last stone, also after further passes."""
         return len(set(self.last_passes())) == 2
+
+    def score_black(self, dead: Iterable[int] = ()) -> float:
+        """Returns Black's score less White's and komi, by the rules. dead: points of stones that count as taken."""
+        return self.state.score_black([Point(*divmod(point, self.size)) for point in dead])
 
     def tensor(self, device: torch.device | str = "cpu", to_play: Colour | None = None) -> board.State:
         """Returns the present position with its history as a batch of one; to_play: by default whose turn it is."""
@@ -160,8 +159,8 @@ class LiveGame:
         setup = None if self.handicap or not any(any(row) for row in self.start) else self.start
         actions = [action for _, action in self.moves]
         contents = {"colours": colours, "setup": setup, "first": LETTERS[self.first], "handicap": list(self.handicap)}
-        contents["remarks"] = [self._remarks.get(move, Remark()) for move in range(max(self._remarks, default=-1) + 1)]
-        return GameRecord(self.rules, actions, **({"result": self.result or sgf.UNKNOWN_RESULT} | contents | fields))
+        contents |= {"remarks": self._remarks[:], "result": self.result or sgf.UNKNOWN_RESULT}
+        return GameRecord(self.rules, actions, **(contents | fields))
 
     @staticmethod
     def of_record(record: GameRecord, num_moves: int | None = None) -> "LiveGame":
@@ -176,16 +175,5 @@ class LiveGame:
         game = LiveGame(part.rules)
         game._begin(states[begin], part.handicap if has_handicap else ())
         game._states = states[begin:]
-        game.moves = part.played()
+        game.moves, game._remarks = part.played(), [Remark()] * len(part.moves)
         return game
-
-
-def _play_anyway(state: GameState, colour: Colour, action: int) -> GameState:
-    """Returns the state after a move that may be illegal under the present rules."""
-    before, move = with_to_play(state, colour), Move.from_action(action, state.rules.size)
-    if before.why_illegal(move) is None:
-        return before.play(move)
-    lenient = dataclasses.replace(state.rules, suicide=True, superko="simple")
-    after = dataclasses.replace(before, rules=lenient, ko=None).play(move)
-    after = dataclasses.replace(after, rules=state.rules, history=before.history)
-    return after._with_history()
