@@ -77,7 +77,8 @@ def test_arguments(text: str, fields: dict) -> None:
     bans = {key: [(Colour[name], *rest) for name, *rest in fields.pop(key, [])] for key in ("avoid", "allow")}
     player, extras = Colour[fields.pop("player")] if "player" in fields else None, frozenset(fields.pop("extras", ()))
     expected = AnalyzeRequest(player=player, extras=extras, restrictions=restrict(5, **bans), **fields)
-    assert read_request(text.split(), 5, analyze.EXTRAS) == expected
+    keys = (*analyze.NUMBERS, *analyze.RESTRICTIONS, *analyze.EXTRAS)
+    assert read_request(text.split(), 5, keys) == expected
 
 
 @pytest.mark.parametrize(("command", "number"), [("lz-analyze", ""), ("kata-analyze", "12")])

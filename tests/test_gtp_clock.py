@@ -11,7 +11,7 @@ from tables import DATA, tables
 
 from zerogo import board
 from zerogo.game import Colour
-from zerogo.gtp.clock import Clock, Settings, TimeLeft, kata_time, kgs_time, moves_left
+from zerogo.gtp.clock import Clock, Settings, TimeLeft, moves_left, read_time
 from zerogo.gtp.engine import GtpEngine
 from zerogo.players import engine as players_engine
 from zerogo.players.engine import Options
@@ -30,10 +30,8 @@ def test_what_clocks_say(steps: str) -> None:
         call, _, expected = line.split("  ")[0].partition(" = ")
         name, *words = call.split()
         colour = {"b": BLACK, "w": WHITE}.get(words[0]) if words else None
-        if name == "kgs":
-            made.restart(kgs_time(words))
-        elif name == "kata":
-            made.restart(kata_time(words))
+        if name in ("kgs", "kata"):
+            made.restart(read_time(f"{name}-time_settings", words))
         elif name == "gtp":
             made.set_gtp(*map(float, words))
         elif name == "left":

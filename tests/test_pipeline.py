@@ -268,8 +268,7 @@ def test_analysts_players_and_clients(mixed: Path) -> None:
     assert (talk.value("query_boardsize"), talk.value("get_komi")) == ("4", "1.5")
     for size in (5, 3):
         assert talk.value(f"boardsize {size}") == "" and talk.value("genmove b")
-    assert talk.ask("boardsize 9") == "? unacceptable size"
-    assert talk.engine.said[-1].endswith("plays on 3x3, 4x4 and 5x5 only")
+    assert talk.ask("boardsize 9") == "? unacceptable size; allowed are 3x3, 4x4 and 5x5"
 
 
 def test_self_play_on_one_of_the_boards(mixed: Path, tmp_path: Path) -> None:

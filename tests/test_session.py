@@ -125,7 +125,7 @@ def test_avoid_and_allow() -> None:
     assert restrict(2, allow=[(WHITE, {4}, 6)]) == ((0,) * 5, (6, 6, 6, 6, 0))
     assert restrict(2) is None and restrict(2, allow=[(BLACK, range(5), 9)]) is None
     for wrong in ({"avoid": [(WHITE, {1}, 1)], "allow": [(BLACK, {1}, 1)]}, {"allow": [(BLACK, {0}, 1)] * 2}):
-        with pytest.raises(InputError, match="allow is given once a colour, and not together with avoid"):
+        with pytest.raises(InputError, match="moves may be allowed once for each colour, and not together"):
             restrict(2, **wrong)
 
 

@@ -96,7 +96,7 @@ class LineQueue:
     """Lines of an input that are not read yet: a thread collects them, so that a search can see that one waits."""
 
     def __init__(self, lines: Iterable[Any]) -> None:
-        self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()  # None is the end of the input
+        self._waiting: queue.Queue[Any] = queue.Queue()  # None is the end of the input
         self._ended = False
         threading.Thread(target=self._read, args=(lines,), name="input", daemon=True).start()
 

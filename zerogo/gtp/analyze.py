@@ -24,15 +24,14 @@ from zerogo.board.symmetry import NUM_SYMMETRIES
 from zerogo.errors import InputError, quote
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
-from zerogo.gtp.clock import MAX_SECONDS
 from zerogo.gtp.engine import ANY, COMMANDS, Command, GtpEngine
 from zerogo.gtp.protocol import Reply, colour, integer, real, truth, vertex
 from zerogo.players import katago
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.katago import COLOUR_WORDS, gtp_words, why_refused
-from zerogo.players.session import AnalysisSession, Entry, Restrictions, restrict
+from zerogo.players.session import Entry, Restrictions, restrict
 from zerogo.rules import coords
-from zerogo.show.picture import shorten_count
+from zerogo.show.picture import candidates_text, shorten_count
 
 POLL_SECONDS = 0.005  # between looks for the next line where there is nothing left to search
 STALE_SECONDS = 0.1  # at least, between lines that say the same
@@ -63,12 +62,10 @@ Finish = Callable[[GtpEngine, Colour, int | None], str]  # does something with a
 LineFormat = Callable[[Analysis, AnalyzeRequest, int], str]  # of an analysis, what was asked for, and the board's side
 
 
-def read_request(
-    arguments: Sequence[str], size: int, extras: Sequence[str] = (), may_restrict: bool = True
-) -> AnalyzeRequest:
-    """Returns the request of `[colour] [interval] [key value]…`, keys in any order. extras: those of EXTRAS that are
-    supported. may_restrict: whether `avoid` and `allow` are. Raises InputError for other keys and bad values."""
-    words, fields, extra_values = list(arguments), {}, dict.fromkeys(extras, False)
+def read_request(arguments: Sequence[str], size: int, keys: Sequence[str]) -> AnalyzeRequest:
+    """Returns the request of `[colour] [interval] [key value]…`, keys in any order. keys: the supported ones of
+    NUMBERS, RESTRICTIONS and EXTRAS. Raises InputError for other keys and bad values."""
+    words, fields, extras = list(arguments), {}, {}
     entries: dict[str, list[Entry]] = {key: [] for key in RESTRICTIONS}
     if words and words[0].lower() in COLOUR_WORDS:
         fields["player"] = colour(words.pop(0))
@@ -76,7 +73,10 @@ def read_request(
         words.insert(0, "interval")
     rest = iter(words)
     for key in rest:
-        if key in RESTRICTIONS and may_restrict:
+        if key not in keys:
+            why = why_refused("key", key, f"{quote(key)} is not supported")
+            raise InputError(f"{why}; allowed are {', '.join(keys)}")
+        if key in RESTRICTIONS:
             entries[key].append(_restriction(*_values(rest, key, 3), size))
         elif key == "interval":
             fields["interval"] = real(*_values(rest, key), key, 0, MAX_INTERVAL) / 100
@@ -84,15 +84,9 @@ def read_request(
             fields["min_moves"] = max(1, integer(*_values(rest, key), key, 0, MAX_NUMBER))
         elif key == "maxmoves":
             fields["max_moves"] = integer(*_values(rest, key), key, 0, MAX_NUMBER)
-        elif key in extras:
-            extra_values[key] = truth(*_values(rest, key), key)
-        elif key in RESTRICTIONS:
-            raise InputError(f"moves can't be avoided in genmove; allowed are {', '.join(NUMBERS)}")
         else:
-            allowed = (*NUMBERS, *(RESTRICTIONS if may_restrict else ()), *extras)
-            why = why_refused("key", key, f"{quote(key)} is not supported")
-            raise InputError(f"{why}; allowed are {', '.join(allowed)}")
-    chosen = frozenset(key for key in extra_values if extra_values[key])
+            extras[key] = truth(*_values(rest, key), key)
+    chosen = frozenset(key for key, is_chosen in extras.items() if is_chosen)
     return AnalyzeRequest(**fields, restrictions=restrict(size, **entries), extras=chosen)
 
 
@@ -161,12 +155,15 @@ class Reporter:
         """Whether the last line has all visits."""
         return self._last is not None and self._last[0] == self._engine.session.visits
 
-    def report(self) -> None:
-        """Writes a line and sets the time of the next one; no more than half of the time goes into lines."""
+    def report(self, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """Writes a line and sets the time of the next one; no more than half of the time goes into lines. Writes none
+        if `interrupted` before the line's evaluations are made."""
         started, session = self._engine.now(), self._engine.session
         pause = STALE_SECONDS if self.is_current else 0.0
         if not self.is_current:
-            analysis = session.analysis(bool(self._request.extras & OF_MOVES))
+            analysis = session.analysis(bool(self._request.extras & OF_MOVES), interrupted)
+            if analysis is None:
+                return
             self._last = (session.visits, self._line_format(analysis, self._request, self._engine.size))
         if self._last[1]:
             self._reply.line(self._last[1])
@@ -177,25 +174,17 @@ class Reporter:
 
 def _analyze(line_format: LineFormat, extras: Sequence[str], engine: GtpEngine, reply: Reply, *arguments: str) -> None:
     """Searches the position until the next line comes; the game stays as it is."""
-    request = read_request(arguments, engine.size, extras)
+    request = read_request(arguments, engine.size, (*NUMBERS, *RESTRICTIONS, *extras))
     engine.session.set_position(engine.game, request.player, request.restrictions)
     reply.begin()
     reporter = Reporter(engine, reply, request, line_format)
     while not reply.interrupted():
         done = engine.session.step()
-        if reporter.is_due and _prepare_line(engine.session, reply, bool(request.extras & OF_MOVES)):
-            reporter.report()
+        if reporter.is_due:
+            reporter.report(reply.interrupted)
         if not done:
             time.sleep(POLL_SECONDS)
     reply.end()
-
-
-def _prepare_line(session: AnalysisSession, reply: Reply, ownerships: bool) -> bool:
-    """Makes the evaluations that a line needs, one at a time; returns False if an input line came in between."""
-    while not session.prepare(ownerships):
-        if reply.interrupted():
-            return False
-    return not reply.interrupted()
 
 
 def _genmove_analyze(
@@ -203,7 +192,7 @@ def _genmove_analyze(
 ) -> None:
     """Chooses a move as genmove does, and writes lines meanwhile, at least one. No request ends it early. finish: acts
     on the chosen action and returns its text."""
-    request = read_request(arguments, engine.size, extras, may_restrict=False)
+    request = read_request(arguments, engine.size, (*NUMBERS, *extras))
     player = request.player or engine.game.to_play
     engine.session.set_position(engine.game, player)
     reply.begin()
@@ -271,11 +260,8 @@ def kata_raw_nn(engine: GtpEngine, *arguments: str) -> str:
     engine.require_size(engine.size)
     state = engine.game.tensor(engine.analyst.device, player)
     legal = board.legal_actions(state)[0].cpu().numpy()
-    sign = 1 if player is Colour.WHITE else -1
-    evaluations = (engine.analyst.evaluate(state, turn=turn) for turn in turns)
-    return "\n".join(
-        ["", *(_raw_lines(turn, evaluation, legal, sign) for turn, evaluation in zip(turns, evaluations, strict=True))]
-    )
+    rows = [_raw_lines(turn, engine.analyst.evaluate(state, turn=turn), legal, -player.sign) for turn in turns]
+    return "\n".join(["", *rows])
 
 
 def _raw_lines(turn: int, evaluation: Evaluation, legal: np.ndarray, sign: int) -> str:
@@ -299,7 +285,6 @@ def _rows(numbers: np.ndarray) -> list[str]:
 
 MIN_SHARE = 0.005  # of the policy or the visits that a point must have to be shown
 MAX_VARIATIONS = 10  # in the list of them
-MAX_SIMULATIONS = 10**9
 ANALYZE_COMMANDS = (
     "dboard/Ownership/zerogo-ownership %m",
     "pspairs/Policy/zerogo-policy %m",
@@ -387,39 +372,9 @@ def best_variation(engine: GtpEngine, player: str = "") -> str:
 
 @Command("zerogo-variations", "[COLOUR]", 0, 1, needs_search=True)
 def variations(engine: GtpEngine, player: str = "") -> str:
-    """Returns an hpstring: the best moves with winrate, score, visits and the expected line."""
-    candidates = _analysis(engine, player, search=True)[0].candidates[:MAX_VARIATIONS]
-    rows = [
-        f"{100 * move.winrate:5.1f} % {move.score:+6.1f} {move.visits:8d}  {coords.vertices(move.pv, engine.size)}"
-        for move in candidates
-    ]
-    return "\n".join(["", "Winrate Score Visits Line:", *rows])
-
-
-@Command("zerogo-param", "[NAME VALUE]", 0, 2, needs_search=True)
-def param(engine: GtpEngine, name: str = "", text: str = "") -> str | None:
-    """Returns the parameters as GoGui's dialog wants them, or changes one."""
-    options = engine.options
-    lines = {
-        "simulations": f"[string] simulations {options.simulations}",
-        "most_seconds_a_move": f"[string] most_seconds_a_move {options.most_seconds or 0:g}",  # 0: only the clock's
-        "ponder": f"[bool] ponder {options.ponder:d}",
-        "resign": f"[bool] resign {options.resign:d}",
-        "resign_below_percent": f"[string] resign_below_percent {100 * options.resign_winrate:g}",
-    }
-    if not name:
-        return "\n".join(["", *lines.values()])
-    if name not in lines or not text:
-        raise InputError(f"write: zerogo-param NAME VALUE; names are {', '.join(lines)}")
-    if name == "simulations":
-        options.simulations = integer(text, name, 1, MAX_SIMULATIONS)
-    elif name == "most_seconds_a_move":
-        options.most_seconds = real(text, "seconds", 0, MAX_SECONDS) or None
-    elif name in ("resign", "ponder"):
-        setattr(options, name, truth(text, name))
-    else:
-        options.resign_winrate = real(text, name, 0, 100) / 100
-    return None
+    """Returns an hpstring: the best moves with visits, winrate, score, prior and the expected line."""
+    candidates = _analysis(engine, player, search=True)[0].candidates
+    return f"\n{candidates_text(candidates, engine.size, MAX_VARIATIONS)}"
 
 
 def _analysis(engine: GtpEngine, player: str, search: bool = False) -> tuple[Analysis, int]:
@@ -430,7 +385,7 @@ def _analysis(engine: GtpEngine, player: str, search: bool = False) -> tuple[Ana
     session.set_position(engine.game, to_play)
     if search:
         session.run(simulations + 1 - session.visits, engine.interrupted)
-    return session.analysis(), 1 if to_play is Colour.BLACK else -1
+    return session.analysis(), to_play.sign
 
 
 def _frequent_moves(analysis: Analysis) -> list[Candidate]:

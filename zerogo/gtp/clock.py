@@ -17,10 +17,10 @@ from zerogo.game import Colour
 from zerogo.gtp.protocol import integer, real
 from zerogo.players.live import LiveGame
 
-KINDS = {"none": 0, "absolute": 1, "byoyomi": 3, "canadian": 3}  # and how many numbers KGS gives with each
-KATA_KINDS = KINDS | {"fischer": 2, "fischer-capped": 4}
-KGS_USAGE = "none | absolute M | byoyomi M S PERIODS | canadian M S MOVES"
-KATA_USAGE = f"{KGS_USAGE} | fischer M INCREMENT | fischer-capped M INCREMENT MOST_MAIN MOST_A_MOVE"
+# The time systems that KGS and KataGo name, with the arguments behind the name: seconds, PERIODS and MOVES.
+KGS_KINDS = {"none": "", "absolute": "M", "byoyomi": "M S PERIODS", "canadian": "M S MOVES"}
+KATA_KINDS = KGS_KINDS | {"fischer": "M INCREMENT", "fischer-capped": "M INCREMENT MOST_MAIN MOST_A_MOVE"}
+COMMAND_KINDS = {"kgs-time_settings": KGS_KINDS, "kata-time_settings": KATA_KINDS}
 MIN_SECONDS = 0.01  # one step of the search is done in any case
 MAX_SECONDS = 10.0**7  # of main time or a period
 MAX_NUMBER = 10**6  # of moves or periods
@@ -37,7 +37,7 @@ class TimeLeft(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """A time system. kind: one of KINDS, or fischer. main, period: seconds; Fischer's period is the increment of a
+    """A time system. kind: one of KGS_KINDS, or fischer. main, period: seconds; Fischer's period is the increment of a
     move. number: of Canadian moves or Japanese periods. most_main, most_a_move: Fischer's caps, seconds."""
 
     kind: str = "none"
@@ -142,28 +142,25 @@ def moves_left(game: LiveGame) -> int:
     return max(4, round(MIN_MOVES_A_POINT * points), round(MOVES_A_POINT * points - stones / 2))
 
 
-def kata_time(words: Sequence[str]) -> Settings:
-    """Returns the settings of KataGo's words, see KATA_USAGE: those of KGS, and Fischer's; a cap below 0 is none."""
-    kind, numbers = (words[0].lower(), words[1:]) if words else ("", [])
-    if kind not in KATA_KINDS or len(numbers) != KATA_KINDS[kind]:
-        raise InputError(f"syntax error; write: kata-time_settings {KATA_USAGE}")
-    if kind in KINDS:
-        return kgs_time(words)
-    names = zip(numbers[:2], ("main time", "increment"), strict=True)
-    main, increment = (real(text, name, 0, MAX_SECONDS) for text, name in names)
-    caps = [real(text, "cap", -MAX_SECONDS, MAX_SECONDS) for text in numbers[2:]]
-    most_main, most_a_move = (cap if cap >= 0 else math.inf for cap in (*caps, *(-1, -1)[len(caps) :]))
-    return Settings("fischer", main, increment, 0, max(main, most_main), most_a_move)
+def read_time(command: str, words: Sequence[str]) -> Settings:
+    """Returns the settings of the words behind a command of COMMAND_KINDS; a cap below 0 is none. Raises InputError for
+    other words."""
+    kind, *texts = [word.lower() for word in words] or [""]
+    kinds = COMMAND_KINDS[command]
+    if kind not in kinds or len(texts) != len(kinds[kind].split()):
+        raise InputError(f"syntax error; write: {command} {usage(command)}")
+    names = ("main time", "increment" if kind.startswith("fischer") else "period")
+    main, period = (real(text, name, 0, MAX_SECONDS) for text, name in zip((*texts, "0", "0"), names, strict=False))
+    if kind.startswith("fischer"):
+        caps = [real(text, "cap", -MAX_SECONDS, MAX_SECONDS) for text in texts[2:]]
+        most_main, most_a_move = (cap if cap >= 0 else math.inf for cap in caps or (-1, -1))
+        return Settings("fischer", main, period, 0, max(main, most_main), most_a_move)
+    number = integer(texts[2], "number", 0, MAX_NUMBER) if len(texts) > 2 else 0
+    if kind in ("byoyomi", "canadian") and (number == 0 or period == 0):
+        return Settings("absolute", main) if main else Settings()
+    return Settings(kind, main, period, number)
 
 
-def kgs_time(words: Sequence[str]) -> Settings:
-    """Returns the settings of KGS's words, see KGS_USAGE; M and S are seconds."""
-    kind, numbers = (words[0].lower(), words[1:]) if words else ("", [])
-    if kind not in KINDS or len(numbers) != KINDS[kind]:
-        raise InputError(f"syntax error; write: kgs-time_settings {KGS_USAGE}")
-    main, period, number = (*numbers, "0", "0", "0")[:3]
-    seconds, moves = real(main, "main time", 0, MAX_SECONDS), integer(number, "number", 0, MAX_NUMBER)
-    settings = Settings(kind, seconds, real(period, "period", 0, MAX_SECONDS), moves)
-    if kind in ("byoyomi", "canadian") and (settings.number == 0 or settings.period == 0):
-        return Settings("absolute", settings.main) if settings.main else Settings()
-    return settings
+def usage(command: str) -> str:
+    """Returns the words that a command of COMMAND_KINDS takes."""
+    return " | ".join(f"{kind} {words}".strip() for kind, words in COMMAND_KINDS[command].items())

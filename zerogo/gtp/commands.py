@@ -15,13 +15,13 @@ from zerogo import __version__, sgf
 from zerogo.errors import InputError, quote, shorten_path
 from zerogo.game import Colour
 from zerogo.gtp import analyze, protocol  # noqa: F401 (the commands of `analyze` join the table)
-from zerogo.gtp.clock import KATA_KINDS, KATA_USAGE, KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kata_time, kgs_time
+from zerogo.gtp.clock import COMMAND_KINDS, KATA_KINDS, MAX_NUMBER, MAX_SECONDS, read_time, usage
 from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, GtpEngine, answer, warn_of_bug
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
 from zerogo.players.katago import model_fields, why_refused
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, room_for
-from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
+from zerogo.rules import Rules, coords, rulesets
 from zerogo.sgf import result_text
 from zerogo.show.picture import board_text
 from zerogo.system import bounds
@@ -32,7 +32,6 @@ from zerogo.system.runtime import TOO_LONG
 VERSION = f"0.17 ({NAME} {__version__})"
 QUIT = "quit"
 MAX_KOMI = 1000.0
-BAD_HANDICAP = "invalid handicap"
 COLOUR_NAMES = {0: "empty", 1: "black", 2: "white"}
 KGS_RULES = ("japanese", "chinese", "aga", "new_zealand")
 NO_LIMIT = 1e20  # KataGo's way of saying it
@@ -87,8 +86,10 @@ Command("clear_board")(lambda engine: engine.begin_game(LiveGame(engine.game.rul
 Command("query_boardsize")(lambda engine: str(engine.size))
 Command("get_komi")(lambda engine: f"{engine.game.rules.komi:g}")
 Command("captures", "COLOUR", 1)(lambda engine, player: str(engine.game.state.captures[colour(player)]))
-Command("kgs-time_settings", KGS_USAGE, 0, ANY)(lambda engine, *words: engine.clock.restart(kgs_time(words)))
-Command("kata-time_settings", KATA_USAGE, 0, ANY)(lambda engine, *words: engine.clock.restart(kata_time(words)))
+for _name in COMMAND_KINDS:
+    Command(_name, usage(_name), 0, ANY)(
+        lambda engine, *words, command=_name: engine.clock.restart(read_time(command, words))
+    )
 Command("kata-list_time_settings")(lambda engine: " ".join(KATA_KINDS))
 Command("kata-list-params")(lambda engine: " ".join(KATA_SETTINGS))
 Command("kata-get-rules")(lambda engine: json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":")))
@@ -131,13 +132,9 @@ def _clear_cache(engine: GtpEngine) -> None:
 @Command("rectangular_boardsize", "WIDTH HEIGHT", 2)
 def boardsize(engine: GtpEngine, side: str, same: str | None = None) -> None:
     """Clears the board and sets its size, given once or as equal width and height."""
-    if not all(re.fullmatch(r"[+-]?[0-9]{1,9}", word) for word in filter(None, (side, same))):
-        sizes = getattr(engine.analyst, "sizes", None)
-        allowed = coords.listed(sizes) if sizes else f"whole numbers from 1 to {MAX_SIZE}"
-        raise InputError(f"boardsize is {quote(side if same is None else f'{side} {same}')}; allowed are {allowed}")
-    size = int(side)
-    if same is not None and int(same) != size:
-        raise InputError(f"the board would be {side}x{same}; zerogo plays on square boards only")
+    if same not in (None, side):
+        raise InputError(f"the sides are {quote(f'{side} {same}')}; zerogo plays on square boards only")
+    size = int(side) if re.fullmatch("[0-9]{1,3}", side) else 0
     engine.require_size(size)
     engine.begin_game(LiveGame(replace(engine.game.rules, size=size)))
 
@@ -149,14 +146,7 @@ def komi(engine: GtpEngine, points: str) -> None:
     engine.default_rules = replace(engine.default_rules, komi=engine.game.rules.komi)
 
 
-@Command("play", "COLOUR VERTEX", 0, ANY)
-def play(engine: GtpEngine, *move: str) -> None:
-    """Plays a move for either side."""
-    if len(move) != 2:
-        raise InputError(BAD_VERTEX)
-    play_sequence(engine, *move)
-
-
+@Command("play", "COLOUR VERTEX", 2)
 @Command("gogui-play_sequence", "COLOUR VERTEX…", 0, ANY)
 def play_sequence(engine: GtpEngine, *sequence: str) -> None:
     """Plays COLOUR VERTEX pairs, all or none. Programs know the refusal "illegal move" alone, the reason is logged."""
@@ -181,7 +171,7 @@ def showboard(engine: GtpEngine) -> str:
         board_text(torch.tensor(game.state.stones()), game.last_action),
         f"move {len(game.moves) + 1}, {game.to_play.name.lower()} to play; black has captured {black}, white {white}",
         f"komi {rules.komi:g}; {named}{rulesets.described(rules)}",
-        engine.deviation(),
+        rulesets.deviations(engine.rules_name),
     ]
     return "\n".join(rows)
 
@@ -214,27 +204,21 @@ def move_history(engine: GtpEngine) -> str:
 @Command("fixed_handicap", "NUMBER, or place_free_handicap NUMBER", 1)
 def fixed_handicap(engine: GtpEngine, number: str) -> str:
     """Puts so many stones on GTP's fixed points and returns these."""
-    stones = _handicap(engine, number)
-    if stones > coords.max_fixed_handicap(engine.size):
-        raise InputError(BAD_HANDICAP)
+    stones = integer(number, "handicap", 2, engine.size**2 - 1)
     return _put_handicap(engine, coords.fixed_handicap(engine.size, stones))
 
 
 @Command("place_free_handicap", "NUMBER", 1)
 def place_free_handicap(engine: GtpEngine, number: str) -> str:
     """Puts so many stones on points of the engine's choice, the fixed points first, and returns the points."""
-    return _put_handicap(engine, free_handicap(engine.size, _handicap(engine, number)))
+    stones = integer(number, "handicap", 2, engine.size**2 - 1)
+    return _put_handicap(engine, free_handicap(engine.size, stones))
 
 
-@Command("set_free_handicap", "VERTEX…", 0, ANY)
+@Command("set_free_handicap", "VERTEX…", 2, ANY)
 def set_free_handicap(engine: GtpEngine, *places: str) -> None:
     """Puts stones on the given points: two or more, different ones, and one point left empty."""
-    points = [vertex(place, engine.size, may_pass=False) for place in places]
-    if len(set(points)) < len(points):
-        raise InputError("repeated vertex")
-    if not 2 <= len(points) < engine.size**2:
-        raise InputError(BAD_HANDICAP)
-    _put_handicap(engine, points)
+    _put_handicap(engine, [vertex(place, engine.size, may_pass=False) for place in places])
 
 
 def free_handicap(size: int, number: int) -> list[int]:
@@ -253,16 +237,6 @@ def free_handicap(size: int, number: int) -> list[int]:
         row, column = divmod(points[index], size)
         nearest = np.minimum(nearest, (rows - row) ** 2 + (columns - column) ** 2)
     return points
-
-
-def _handicap(engine: GtpEngine, number: str) -> int:
-    """Returns the number of handicap stones. Raises InputError for a bad number, or where the board is not empty."""
-    if engine.game.moves or any(map(any, engine.game.start)):
-        raise InputError("board not empty")
-    try:
-        return integer(number, "handicap", 2, engine.size**2 - 1)
-    except InputError:
-        raise InputError(BAD_HANDICAP) from None
 
 
 def _put_handicap(engine: GtpEngine, points: list[int]) -> str:
@@ -303,7 +277,7 @@ def kata_set_rules(engine: GtpEngine, *words: str) -> str:
     """Takes a ruleset's name or KataGo's object; komi stays."""
     text = " ".join(words)
     rules = rulesets.parse(text, engine.size, engine.game.rules.komi)
-    return _change_rules(engine, rules, rulesets.canonical(text) or "")
+    return _change_rules(engine, rules, rulesets.canonical(text))
 
 
 @Command("kata-set-rule", "FIELD VALUE", 2)
@@ -321,7 +295,7 @@ def kgs_rules(engine: GtpEngine, word: str) -> str:
     """Takes one of KGS's four rulesets; komi stays."""
     if word.lower() not in KGS_RULES:
         raise InputError(f"there are no KGS rules {quote(word)}; allowed are {', '.join(KGS_RULES)}")
-    name = "chinese-kgs" if word.lower() == "chinese" else rulesets.canonical(word.lower()) or ""
+    name = "chinese-kgs" if word.lower() == "chinese" else rulesets.canonical(word)
     return _change_rules(engine, rulesets.named(name, engine.size, engine.game.rules.komi), name)
 
 
@@ -330,8 +304,8 @@ def _change_rules(engine: GtpEngine, rules: Rules, name: str) -> str:
     engine.game.change_rules(superko=rules.superko, suicide=rules.suicide, scoring=rules.scoring)
     engine.default_rules, engine.rules_name = replace(rules, komi=engine.default_rules.komi), name
     engine.default_rules_name = name
-    engine.warn(engine.deviation())
-    return engine.deviation()
+    engine.warn(rulesets.deviations(name))
+    return rulesets.deviations(name)
 
 
 @Command("time_settings", "MAIN PERIOD MOVES", 3)
@@ -426,22 +400,32 @@ def printsgf(engine: GtpEngine, *words: str) -> str | None:
 # Settings that may be changed while the engine runs, under the names that KataGo gave them
 
 
+def parameters(engine: GtpEngine) -> dict[str, bool | int | float]:
+    """Returns the values of KATA_SETTINGS."""
+    options = engine.options
+    return {
+        "allowResignation": options.resign,
+        "lagBuffer": engine.clock.lag,
+        "maxTime": options.most_seconds or NO_LIMIT,
+        "maxVisits": options.most_simulations or options.simulations,
+        "ponderingEnabled": options.ponder,
+        "resignThreshold": round(2 * options.resign_winrate - 1, 6),  # KataGo's is a value from -1 to 1
+    }
+
+
 @Command("kata-get-param", "NAME", 1)
 def kata_get_param(engine: GtpEngine, name: str) -> str:
     """Returns the value of a setting."""
-    options = engine.options
-    values = {
-        "allowResignation": str(options.resign).lower(),
-        "lagBuffer": f"{engine.clock.lag:g}",
-        "maxTime": f"{options.most_seconds or NO_LIMIT:g}",
-        "maxVisits": str(options.most_simulations or options.simulations),
-        "ponderingEnabled": str(options.ponder).lower(),
-        "resignThreshold": f"{2 * options.resign_winrate - 1:g}",  # KataGo's is a value from -1 to 1
-    }
-    if name not in values:
+    if name not in KATA_SETTINGS:
         why = why_refused("param", name, f"there is no parameter {quote(name)}")
         raise InputError(f"{why}; allowed are {', '.join(KATA_SETTINGS)}")
-    return values[name]
+    return json.dumps(parameters(engine)[name])
+
+
+@Command("kata-get-params")
+def kata_get_params(engine: GtpEngine) -> str:
+    """Returns the values of all settings as a JSON object."""
+    return json.dumps(parameters(engine))
 
 
 @Command("kata-set-param", "NAME VALUE", 2)
@@ -464,10 +448,16 @@ def kata_set_param(engine: GtpEngine, name: str, text: str) -> None:
         options.resign_winrate = (real(text, name, -1, 1) + 1) / 2
 
 
-@Command("kata-get-params")
-def kata_get_params(engine: GtpEngine) -> str:
-    """Returns the values of all settings as a JSON object."""
-    return json.dumps({name: json.loads(kata_get_param(engine, name)) for name in KATA_SETTINGS})
+@Command("zerogo-param", "[NAME VALUE]", 0, 2, needs_search=True)
+def param(engine: GtpEngine, name: str = "", text: str = "") -> str | None:
+    """Returns the settings as GoGui's dialog wants them, or changes one."""
+    if name:
+        return kata_set_param(engine, name, text)
+    rows = [
+        f"[bool] {name} {value:d}" if isinstance(value, bool) else f"[string] {name} {json.dumps(value)}"
+        for name, value in parameters(engine).items()
+    ]
+    return "\n".join(["", *rows])
 
 
 @Command("kata-set-params", "an object such as that of kata-get-params", 1, ANY)
@@ -509,10 +499,8 @@ def gogui_title(engine: GtpEngine) -> str:
 
 
 @Command("kgs-chat", "game | private NAME TEXT", 2, ANY)
-def chat(engine: GtpEngine, kind: str, *_: str) -> str:
+def chat(engine: GtpEngine, *_: str) -> str:
     """Returns an answer to somebody on KGS: who this is, and the winrate before its last move if it has searched."""
-    if kind not in ("game", "private"):
-        raise InputError("syntax error; write: kgs-chat game | private NAME TEXT")
     text = f"I am {NAME} {engine.name}, a program that learned from its own games."
     if engine.winrate_black is None:
         return text

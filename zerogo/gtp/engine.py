@@ -20,13 +20,13 @@ from zerogo.errors import InputError, quote, shorten_path
 from zerogo.game import Colour
 from zerogo.gtp.clock import Clock, moves_left
 from zerogo.gtp.protocol import Input, Reply, Request
-from zerogo.players import plays_on, require_size
+from zerogo.players import require_size
 from zerogo.players.analyst import autotune_leaves
 from zerogo.players.engine import Durations, Engine, Hook, Options
 from zerogo.players.katago import why_refused
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, room_for
-from zerogo.rules import Rules, coords, rulesets
+from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
 from zerogo.rules.coords import listed
 
 NAME = "zerogo"
@@ -76,10 +76,9 @@ class GtpEngine(Engine):
 
     def require_size(self, size: int) -> None:
         """Raises InputError for a board that the rules or the network don't know."""
-        if not 1 <= size <= 25 or (self.analyst is not None and not plays_on(self.analyst, size)):
-            if self.analyst is not None and self.analyst.sizes is not None:
-                self.warn(f"{self.analyst.source or self.analyst.name} plays on {listed(self.analyst.sizes)} only")
-            raise InputError("unacceptable size")
+        sizes = None if self.analyst is None else self.analyst.sizes
+        if size not in (sizes or range(1, MAX_SIZE + 1)):
+            raise InputError(f"unacceptable size; allowed are {listed(sizes) if sizes else f'1 to {MAX_SIZE}'}")
 
     def begin_game(self, game: LiveGame) -> None:
         """Begins a game, with fresh clocks and other random draws than the last game's. The measured durations are
@@ -120,10 +119,6 @@ class GtpEngine(Engine):
         finally:
             self.interrupted = before
 
-    def deviation(self) -> str:
-        """Returns how zerogo deviates from the named ruleset of the game, empty where it does not."""
-        return rulesets.deviations(self.rules_name) if self.rules_name else ""
-
 
 def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> GtpEngine:
     """Returns the engine of a command line, warmed up. log: writes for a person. Raises InputError for settings or a
@@ -147,10 +142,10 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> Gt
             log(why)
         options.simulations = analyst.simulations
         session = AnalysisSession(analyst, room_for(options.simulations), options.seed, TREE_BYTES)
-    more = {"rules_name": rulesets.canonical(arguments.rules or "") or "", "games": arguments.games, "log": log}
+    more = {"rules_name": rulesets.canonical(arguments.rules or ""), "games": arguments.games, "log": log}
     name, clock = analyst.name if analyst else RANDOM, Clock(lag=arguments.lag)
     engine = GtpEngine(name, LiveGame(rules), analyst, session, options, clock=clock, **more)
-    engine.warn(engine.deviation())
+    engine.warn(rulesets.deviations(engine.rules_name))
     if session is not None:
         # A process's first steps take several times as long as the others; the third one is measured.
         session.set_position(engine.game)

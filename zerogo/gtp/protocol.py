@@ -4,7 +4,7 @@ A request is `[id] command [arguments]`; its reply is `=[id] text` or `?[id] mes
 reply holds another one. A thread reads the lines, so that a search can see that the next one has come."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -46,25 +46,18 @@ class Input(LineQueue):
 
     def __init__(self, lines: Iterable[str], log: Callable[[str], None] = lambda line: None) -> None:
         self._log = log
-        self._interrupts_come = self._interrupts_taken = 0  # each counted by one thread
-        super().__init__(self._counted(lines))
+        super().__init__(lines)
 
     def take(self) -> str | None:
         """Returns the next line as soon as there is one, None at the end of the input."""
         line = super().take()
         if line is not None:
-            self._interrupts_taken += INTERRUPT.fullmatch(line) is not None
             self._log(line)
         return line
 
     def asks_to_stop(self) -> bool:
-        """Says whether GoGui's `# interrupt` is among the lines that have come."""
-        return self._interrupts_come > self._interrupts_taken
-
-    def _counted(self, lines: Iterable[str]) -> Iterator[str]:
-        for line in lines:
-            self._interrupts_come += INTERRUPT.fullmatch(line) is not None
-            yield line
+        """Returns whether GoGui's `# interrupt` is among the lines that have come."""
+        return any(INTERRUPT.fullmatch(line) for line in list(self._waiting.queue) if line is not None)
 
 
 class Reply:

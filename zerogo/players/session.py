@@ -43,7 +43,7 @@ def restrict(size: int, avoid: Iterable[Entry] = (), allow: Iterable[Entry] = ()
     Raises InputError where allow is given together with avoid, or twice for a colour."""
     avoid, allow = list(avoid), list(allow)
     if len({colour for colour, _, _ in allow}) < len(allow) or (avoid and allow):
-        raise InputError("allow is given once a colour, and not together with avoid")
+        raise InputError("moves may be allowed once for each colour, and not together with moves to avoid")
     every = range(size * size + 1)
     until = {colour: [0] * len(every) for colour in Colour}
     for colour, actions, plies in [*avoid, *((mover, set(every) - set(kept), plies) for mover, kept, plies in allow)]:
@@ -161,27 +161,17 @@ class AnalysisSession:
         return done
 
     @torch.inference_mode()
-    def prepare(self, ownerships: bool = False) -> bool:
-        """Makes one evaluation that `analysis` needs, so that a caller can react in between; returns whether none is
-        left."""
-        if self._evaluation is None:
-            self._evaluation = self.analyst.evaluate(self._state)
-            return False
-        if not ownerships:
-            return True
-        (missing,) = moves_to_evaluate(self._search_state.tree, self._game_index, [self._previews])
-        evaluate_children(self.analyst, self._state, [missing[:1]], [self._previews])
-        return len(missing) <= 1
-
-    @torch.inference_mode()
-    def analysis(self, ownerships: bool = False) -> Analysis:
-        """Returns the analysis so far; ownerships: whether the best candidates get theirs."""
+    def analysis(self, ownerships: bool = False, interrupted: Callable[[], bool] = lambda: False) -> Analysis | None:
+        """Returns the analysis so far, None if `interrupted` before all its evaluations are made, one at a time;
+        ownerships: whether the best candidates get theirs."""
         assert self._key is not None, "set a position first"
         self._evaluation = self._evaluation or self.analyst.evaluate(self._state)
         root = self._search_state.tree, self._game_index
-        if ownerships:
-            missing = moves_to_evaluate(*root, [self._previews])
-            evaluate_children(self.analyst, self._state, missing, [self._previews])
+        (missing,) = moves_to_evaluate(*root, [self._previews]) if ownerships else ([],)
+        for action in missing:
+            if interrupted():
+                return None
+            evaluate_children(self.analyst, self._state, [[action]], [self._previews])
         return read_analyses(*root, self._evaluation, [self._previews], self._search.settings)[0]
 
     def value_of(self, game: LiveGame, to_play: Colour, action: int, simulations: int) -> float:

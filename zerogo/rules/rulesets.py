@@ -76,17 +76,19 @@ _INSTEAD = {  # of what is refused
 }
 
 
-def canonical(name: str) -> str | None:
-    """Returns the table's name for a name in any spelling ("New Zealand", "nz", "Chinese rules"), None for others."""
+def canonical(name: str) -> str:
+    """Returns the table's name for a name in any spelling ("New Zealand", "nz", "Chinese rules"), "" for others."""
     plain = re.sub(r"[\s/_-]+", "-", name.strip().lower()).removesuffix("-rules").removesuffix("-rule")
     plain = plain.strip("-")  # "TT--" is of CGOS
     plain = ALIASES.get(plain, plain)
-    return plain if plain in RULESETS else None
+    return plain if plain in RULESETS else ""
 
 
 def named(name: str, size: int, komi: float | None = None) -> Rules:
     """Returns the rules of a name such as "chinese" or "nz"; komi None is the usual. Raises InputError for others."""
-    ruleset = RULESETS[_require_known(name)]
+    if not (known := canonical(name)):
+        raise InputError(f"there are no rules {quote(name)}; allowed are {', '.join(RULESETS)}")
+    ruleset = RULESETS[known]
     return Rules(size, ruleset.komi if komi is None else komi, ruleset.superko, ruleset.suicide, ruleset.scoring)
 
 
@@ -163,15 +165,7 @@ def to_json(rules: Rules) -> dict[str, Any]:
 
 
 def deviations(name: str) -> str:
-    """Returns a sentence on where zerogo falls short of a ruleset, or "". Raises InputError as `named` does."""
-    ruleset = _require_known(name)
-    left_out = RULESETS[ruleset].left_out
-    return f"zerogo's {ruleset} rules differ from the real ones: {'; '.join(left_out)}." if left_out else ""
-
-
-def _require_known(name: str) -> str:
-    """Returns the table's name. Raises InputError where there is none."""
+    """Returns a sentence on how zerogo deviates from a ruleset; "" where it does not, and for an unknown name."""
     ruleset = canonical(name)
-    if ruleset is None:
-        raise InputError(f"there are no rules {quote(name)}; allowed are {', '.join(RULESETS)}")
-    return ruleset
+    left_out = RULESETS[ruleset].left_out if ruleset else ()
+    return f"zerogo's {ruleset} rules differ from the real ones: {'; '.join(left_out)}." if left_out else ""
