@@ -14,7 +14,7 @@ from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.live import LiveGame
-from zerogo.players.move_choice import MoveChoiceSettings, decide, final_score_black, final_status
+from zerogo.players.move_choice import Judge, MoveChoiceSettings, decide
 from zerogo.rules import Rules, coords
 
 BLACK, TABLES = Colour.BLACK, tables("move_choice")
@@ -128,9 +128,9 @@ def test_handicap_games_are_not_given_up_early() -> None:
 
 def test_ownership_decides_where_nothing_is_pass_alive() -> None:
     game = position("no stone", moves="B4 D2")
-    assert final_status(game, None).dead == set()
-    assert [final_status(game, Owner(share)).dead for share in (0.95, -0.95, 0.3)] == [{18}, {6}, set()]
-    assert final_score_black(game, final_status(game, Owner(0.95))) == 24.5
+    assert Judge(None)(game).dead == set()
+    assert [Judge(Owner(share))(game).dead for share in (0.95, -0.95, 0.3)] == [{18}, {6}, set()]
+    assert game.score_black(Judge(Owner(0.95))(game).dead) == 24.5
     game.play(BLACK, 0)
-    assert final_status(game, Owner(0.95)).dead == {18}, "whoever is to move"
-    assert not final_status(position("settled"), Owner(-1.0)).dead, "pass-alive stones live whatever the analyst says"
+    assert Judge(Owner(0.95))(game).dead == {18}, "whoever is to move"
+    assert not Judge(Owner(-1.0))(position("settled")).dead, "pass-alive stones live whatever the analyst says"

@@ -15,7 +15,7 @@ from zerogo import checkpoint, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.play.__main__ import main, parse
-from zerogo.play.game import TerminalGame, TextStyle, analysis_text, result_text
+from zerogo.play.game import TerminalGame, TextStyle, result_text
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.engine import Choice, Engine
 from zerogo.players.live import LiveGame
@@ -136,9 +136,9 @@ def test_colours_show_the_same_board() -> None:
 
 
 def test_texts() -> None:
-    behind = analysis_text(analysis(value=-0.5, score=-2.04), Colour.BLACK, 5)
-    assert behind == "Black wins 25 %, is behind by 2.0 points, expects C3 D3 (8 visits)"
-    assert "is even" in analysis_text(analysis(score=0.01), Colour.WHITE, 5)
+    behind = analysis(value=-0.5, score=-2.04).text(Colour.BLACK, 5)
+    assert behind == "Black wins 25.0 %, is behind by 2.0 points, expects C3 D3 (8 visits)"
+    assert "is even" in analysis(score=0.01).text(Colour.WHITE, 5)
     assert [result_text(text) for text in ("0", "B+3.5")] == ["a draw", "Black wins by 3.5 points"]
 
 
@@ -176,11 +176,11 @@ def test_going_on_from_a_file(play: Callable[..., str], tmp_path: Path) -> None:
     assert "5x5, komi 2.5" in shown and "RU is 'Nim', which nobody knows" in shown and "White, move 2> " in shown
     assert sgf.read(new).moves == [12, 4] and sgf.read(new).setup[1][1] == 2
     path.write_text("(;SZ[5]KM[2.5]RU[AGA];B[aa];W[aa])")
-    with pytest.raises(InputError, match="move 2, white A5, is illegal: occupied.*--move continues before that"):
+    with pytest.raises(InputError, match="move 2, white A5, is illegal: occupied.*--move chooses"):
         play("", f"--sgf {path}")
     path.write_text("(;SZ[5]KM[2.5]RU[AGA];B[aa])")
-    where = "--move in .*game.sgf: .*after"
-    wrong = {"--size 9": "is on 5x5", "--move 7": f"{where} 7 .* 0 to 1$", "--move -1": f"{where} -1 "}
+    where = "game.sgf: .*after"
+    wrong = {"--size 9": "is on 5x5", "--move 7": f"{where} 7 .* 0 to 1;", "--move -1": f"{where} -1 "}
     for words, what in wrong.items():
         with pytest.raises(InputError, match=what):
             play("", f"--sgf {path} {words}")

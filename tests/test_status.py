@@ -22,7 +22,7 @@ from zerogo.gtp.engine import Engine
 from zerogo.players import status
 from zerogo.players.analyst import Analyst, make_analyst
 from zerogo.players.live import LiveGame
-from zerogo.players.move_choice import Judge, final_score_black, final_status
+from zerogo.players.move_choice import Judge
 from zerogo.rules import Rules, coords
 
 FINISHED = json.loads((ROOT / "tests/data/finished.json").read_text())  # stones, to play, komi, Black's score
@@ -113,7 +113,7 @@ def test_searches_end_in_time_and_verdicts_are_kept(monkeypatch: pytest.MonkeyPa
     """A board of 19x19 took 6 to 17 s whatever the clock said, and the next command did all of it again. The order in
     which strings are searched, and how many at a time, changes nothing about them."""
     watched, game = Watched(monkeypatch), finished(parse(UNFINISHED), 7.0)
-    whole = final_status(game, analyst("mcts:8"))
+    whole = Judge(analyst("mcts:8"))(game)
     order, judge = watched.strings, Judge(analyst("mcts:8"), watched.look)
     assert len(order) == len(set(order)) > 8
     watched.strings = []
@@ -157,5 +157,5 @@ def test_winners_of_finished_games(word: str, size: int, number: int | None) -> 
     for stones, to_play, komi, score in entries:
         rows = [[".XO".index(point) for point in stones[at : at + size]] for at in range(0, size * size, size)]
         game = finished(rows, komi, to_play)
-        right += final_score_black(game, final_status(game, analyst(word))) * score > 0
+        right += game.score_black(Judge(analyst(word))(game).dead) * score > 0
     assert right >= (0.95 * len(entries) if number is None else number - 1)

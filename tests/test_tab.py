@@ -155,7 +155,7 @@ def test_what_networks_think_is_what_the_package_says(root: Path, ask: Callable,
     last = [part for part in parts if part.get("network") == 1][-1]
     assert first["name"] == "tiny@9" and last["visits"] == 30 and last["candidates"][0]["line"]
     assert all({"cpu", "memory"} <= part.keys() and part["memory"] > 2**20 for part in parts)
-    analyst, _ = here.desk.analyst(str(root / NEW), here.desk.game(POSITION))
+    analyst = here.desk.session(str(root / NEW), here.desk.game(POSITION)).analyst
     game = here.desk.game(POSITION)
     evaluation = analyst.evaluate(game.tensor())
     assert first["policy"] == pytest.approx(evaluation.prior[0].tolist(), abs=1e-4)
@@ -175,7 +175,7 @@ def test_a_position_over_time_and_a_game_as_a_curve_and_as_planes(root: Path, as
     parts = ask("curve", position=POSITION | {"moves": moves}, networks=[NEW])
     found = [rate for part in parts for rate in part["winrates"]]
     record = here.desk.game(POSITION | {"moves": moves}).record()
-    analyst, _ = here.desk.analyst(str(root / NEW), here.desk.game(POSITION))
+    analyst = here.desk.session(str(root / NEW), here.desk.game(POSITION)).analyst
     states = sgf.positions([record] * 21, range(21), check=False)
     values = analyst.evaluate(states, quick=True).value * torch.where(states.to_play == board.BLACK, 1, -1)
     assert len(found) == 21 and found == pytest.approx(((values + 1) / 2).tolist(), abs=1e-4)

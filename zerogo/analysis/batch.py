@@ -36,8 +36,8 @@ class SearchTask:
 
     visits: its budget. number: in the order of arrival. index: of its row in a batch, -1 while it waits. seconds: of
     its search so far. next_report: the `seconds` at which the next report is due. is_stopped: whether it ends at once,
-    with its results so far. evaluation, previews: the network's, of the position (one row, on the host) and after
-    moves."""
+    with its results so far. evaluation, previews: the network's, of the position (one row, on the host, once it is
+    searched) and after moves."""
 
     query: Query
     turn: int
@@ -114,10 +114,12 @@ class SearchBatch:
         """Begins to search positions, at most as many as there is room for."""
         free = [index for index, task in enumerate(self.tasks) if task is None][: len(tasks)]
         assert len(free) == len(tasks) > 0, f"{len(tasks)} positions for {len(free)} free rows"
-        for index, task in zip(free, tasks, strict=True):
-            self.tasks[index], task.index = task, index
         device = self.analyst.device
         states, index = roots(tasks, device), torch.tensor(free, device=device)
+        evaluations = self.analyst.evaluate(states).map(lambda tensor: tensor.float().cpu())
+        for row, (place, task) in enumerate(zip(free, tasks, strict=True)):
+            self.tasks[place], task.index = task, place
+            task.evaluation = evaluations.select(torch.tensor([row]))
         if self.search_state is None:
             # Every row gets a position, since where the host can't look the idle rows are stepped, too.
             filled = states.select(torch.zeros(len(self.tasks), dtype=torch.int64, device=device))
@@ -170,7 +172,6 @@ class SearchBatch:
         """Returns the results of positions so far."""
         index = torch.tensor([task.index for task in tasks], device=self.analyst.device)
         states = self.search_state.states.select(index)
-        self._evaluate(tasks, states)
         evaluation, previews = Evaluation.cat([task.evaluation for task in tasks]), [task.previews for task in tasks]
         missing = moves_to_evaluate(self.search_state.tree, index, previews, [_num_previews(task) for task in tasks])
         evaluate_children(self.analyst, states, missing, previews)
@@ -179,15 +180,6 @@ class SearchBatch:
         stones, to_play, ko = (tensor.cpu() for tensor in (states.stones, states.to_play, states.ko))
         rows = zip(analyses, policy.numpy(), stones.numpy(), to_play.tolist(), ko.tolist(), strict=True)
         return [PositionResult(*row) for row in rows]
-
-    def _evaluate(self, tasks: Sequence[SearchTask], states: board.State) -> None:
-        """Asks the analyst for its evaluation without a search, once for each position."""
-        unknown = [row for row, task in enumerate(tasks) if task.evaluation is None]
-        if unknown:
-            evaluations = self.analyst.evaluate(states.select(torch.tensor(unknown, device=states.device)))
-            evaluations = evaluations.map(lambda tensor: tensor.float().cpu())
-            for number, row in enumerate(unknown):
-                tasks[row].evaluation = evaluations.select(torch.tensor([number]))
 
 
 def _num_previews(task: SearchTask) -> int | None:

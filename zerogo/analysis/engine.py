@@ -73,7 +73,7 @@ class AnalysisEngine:
     _open: dict[str, list[SearchTask]] = field(default_factory=dict, init=False)
     _warned: set[str] = field(default_factory=set, init=False)
     _arrived: int = field(default=0, init=False)
-    _width: int = field(default=FEWEST_ROWS, init=False)  # positions that are searched in one step
+    _rows: int = field(default=FEWEST_ROWS, init=False)  # positions that are searched in one step on the CPU
     _game_of: Any = field(default_factory=lambda: lru_cache(MOST_GAMES)(_new_game), init=False)
 
     @property
@@ -106,8 +106,7 @@ class AnalysisEngine:
         self._begin()
         first, searched, started = set(heapq.nsmallest(self._width, self._running)), [], self.clock()
         for batch in self._batches:
-            if chosen := first.intersection(batch.running):
-                chosen = [*chosen] if self._is_selective else batch.running
+            if chosen := [*first.intersection(batch.running)]:
                 batch.step(chosen)
                 searched += chosen
         seconds = self.clock() - started
@@ -123,9 +122,9 @@ class AnalysisEngine:
         return [task for batch in self._batches for task in batch.running]
 
     @property
-    def _is_selective(self) -> bool:
-        """Whether a step costs less where fewer positions of a batch are searched."""
-        return host_read_is_free(torch.empty(0, device=self.analyst.device))
+    def _width(self) -> int:
+        """How many positions are searched in one step: all on CUDA, where a step costs the same for few."""
+        return self._rows if host_read_is_free(torch.empty(0, device=self.analyst.device)) else sys.maxsize
 
     def _check_moves(self, record: GameRecord) -> None:
         """Raises QueryError for an illegal move. What continues an earlier query takes the time of its new moves."""
@@ -146,7 +145,7 @@ class AnalysisEngine:
                 self.warn(f"warning: query {quote_json(query.id)}, {name}: {text}")
                 self._warned.add(text)
         if not self.is_busy:
-            self._width = FEWEST_ROWS
+            self._rows = FEWEST_ROWS
         for turn, priority in query.turns:
             task = SearchTask(query, turn, priority, visits, self._arrived)
             self._arrived += 1
@@ -200,16 +199,15 @@ class AnalysisEngine:
         while (kind := self._next_kind()) is not None:
             task, running = self._waiting[0], self._running
             if is_urgent := task.priority > max((other.priority for other in running), default=math.inf):
-                self._width = 1
+                self._rows = 1
             ahead = sum(other < task for other in running)
-            if self._is_selective and ahead >= self._width:
+            if ahead >= self._width:
                 return
             with_room = (batch for batch in self._batches if batch.kind == kind and None in batch.tasks)
             batch = next(with_room, None) or self._new_batch(kind, is_urgent)
             if batch is None:
                 return
-            tasks, room = [], batch.tasks.count(None)
-            room = min(room, self._width - ahead) if self._is_selective else room
+            tasks, room = [], min(batch.tasks.count(None), self._width - ahead)
             while len(tasks) < room and self._next_kind() == kind:
                 task = heapq.heappop(self._waiting)
                 task.next_report = task.query.first_report
@@ -249,7 +247,7 @@ class AnalysisEngine:
         for task in due:
             task.next_report = task.seconds + task.query.report_every
         batch.remove(done)
-        self._width += 2 * len(done)
+        self._rows += 2 * len(done)
         for task in done:
             self._close(task)
 

@@ -287,7 +287,7 @@ def _rules(fields: dict[str, Any], size: int) -> tuple[Rules, list[tuple[str, st
             return rulesets.from_json(value, size, komi), []
         if not isinstance(value, str):
             raise InputError(f'rules are {quote_json(value)}; they must be a name such as "chinese", or an object')
-        short = rulesets.deviations(value) if rulesets.canonical(value) else ""
+        short = rulesets.deviations(value)
         return rulesets.parse(value, size, komi), [("rules", short)] if short else []
 
 
@@ -308,15 +308,13 @@ def _settings(fields: dict[str, Any], settings: AnalysisSettings) -> tuple[Analy
 
 def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
     """Returns the moves that the search may not consider, by avoidMoves or allowMoves; None where there are none."""
-    if "avoidMoves" in fields and "allowMoves" in fields:
-        raise QueryError("allowMoves and avoidMoves are both given; only one of them may be", "allowMoves")
-    name = "allowMoves" if "allowMoves" in fields else "avoidMoves"
-    with at_field(name):
-        entries = _list(name, fields.get(name, []), "objects with player, moves and untilDepth")
-        restrictions = [_restriction(name, entry, size) for entry in entries]
-        if name == "allowMoves" and len({mover for mover, _, _ in restrictions}) < len(restrictions):
-            raise InputError("allowMoves has two entries for one player; each may have one")
-        return restrict(size, **{name.removesuffix("Moves"): restrictions})
+    entries: dict[str, list[Entry]] = {}
+    for name in ("avoidMoves", "allowMoves"):
+        with at_field(name):
+            values = _list(name, fields.get(name, []), "objects with player, moves and untilDepth")
+            entries[name.removesuffix("Moves")] = [_restriction(name, value, size) for value in values]
+    with at_field("allowMoves"):
+        return restrict(size, **entries)
 
 
 def _restriction(name: str, entry: Any, size: int) -> Entry:

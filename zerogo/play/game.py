@@ -17,10 +17,9 @@ from zerogo.cli import Setup, open_front_end
 from zerogo.errors import InputError, quote
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analyst import PLAYER_HELP, Analysis
+from zerogo.players.analyst import PLAYER_HELP
 from zerogo.players.engine import Engine, Options
 from zerogo.players.live import LiveGame
-from zerogo.players.status import as_points
 from zerogo.rules import Rules, coords, rulesets
 from zerogo.selfplay.playout import RandomPlayer
 from zerogo.show import picture
@@ -30,7 +29,6 @@ ADVISER = "mcts:400"  # gives hints and judges dead stones where no bot of the g
 HANDICAP_KOMI = 0.5
 HUMAN = "human"
 MOST_CANDIDATES = 5  # of a hint
-LONGEST_LINE = 8  # moves of an expected line that are shown
 # After so many moves for each point of the board two bots stop, as under simple ko they might go on for ever.
 MOVES_A_POINT = 4
 HELP = """what you can type:
@@ -89,15 +87,6 @@ def name_of(colour: Colour) -> str:
     return colour.name.capitalize()
 
 
-def analysis_text(analysis: Analysis, colour: Colour, size: int) -> str:
-    """Returns an analysis as "White wins 53 %, leads by 0.6 points, expects E5 D4 C3 (400 visits)"."""
-    points = abs(analysis.score)
-    lead = "is even" if points < 0.05 else f"{'leads' if analysis.score > 0 else 'is behind'} by {points:.1f} points"
-    line = coords.vertices(analysis.best.pv[:LONGEST_LINE], size) if analysis.best else ""
-    expected = f", expects {line}" if line else ""
-    return f"{name_of(colour)} wins {100 * analysis.winrate:.0f} %, {lead}{expected} ({analysis.visits} visits)"
-
-
 def result_text(result: str) -> str:
     """Returns an RE in words: "Black wins by 3.5 points", "White wins, Black has resigned", "a draw"."""
     winner, _, how = result.partition("+")
@@ -123,14 +112,13 @@ class TerminalGame:
         bots: dict[Colour, Engine | None],
         make_adviser: Callable[[], Engine],
         style: TextStyle,
-        ask: Callable[[str], str] = input,
-        say: Callable[[str], None] = print,
+        ask: Callable[[str], str],
+        say: Callable[[str], None],
     ) -> None:
         self.game, self.names, self.path, self.bots, self.style = game, names, path, bots, style
         self.ask, self.say = ask, say
         self._saved = self._contents if path is not None and path.exists() else None
         self._adviser = cache(make_adviser)
-        self._announced: str | None = None  # the result that was told last
         self._commands: dict[str, Callable[[str], None]] = {
             "pass": lambda words: self._play("pass"), "undo": self._undo, "hint": self._hint, "score": self._score,
             "resign": self._resign, "board": self._show, "save": self._save, "help": lambda words: self.say(HELP),
@@ -168,7 +156,7 @@ class TerminalGame:
         self._show()
         try:
             while self._turn():
-                pass
+                self._keep()
         except EOFError:
             if not self.is_over:
                 self.say("the game is left unfinished")
@@ -178,7 +166,7 @@ class TerminalGame:
         colour, number = self.game.to_play, len(self.game.moves)
         if self.is_over or (not self.has_people and number >= MOVES_A_POINT * self.game.size**2):
             self._end()
-            if self.has_people:
+            while self.is_over and self.has_people:
                 self._answer("the game is over; undo, save FILE or quit> ")
             return self.has_people
         if bot := self.bots[colour]:
@@ -196,9 +184,8 @@ class TerminalGame:
         else:
             done = "passes" if action == size**2 else f"plays {coords.to_gtp(action, size)}"
             self.game.play(colour, action, analysis)
-            self._keep()
             self._show()
-        why = "" if analysis is None else self.style.text(f": {analysis_text(analysis, colour, size)}", DIM)
+        why = "" if analysis is None else self.style.text(f": {analysis.text(colour, size)}", DIM)
         self.say(f"{self.style.text(f'{name_of(colour)} {done}')}{why}")
 
     def _answer(self, prompt: str) -> None:
@@ -235,7 +222,6 @@ class TerminalGame:
             if self.ask(question).strip().lower() not in ("y", "yes"):
                 return
         self.game.play(colour, action)
-        self._keep()
         if self.bots[self.game.to_play] is None or self.is_over:
             self._show()
 
@@ -248,8 +234,6 @@ class TerminalGame:
         if number > played:
             raise InputError(f"{played} moves have been played, so {number} can't be taken back")
         self.game.undo(number)
-        self._announced = None
-        self._keep()
         self._show()
 
     def _back_to_a_person(self) -> int:
@@ -263,7 +247,7 @@ class TerminalGame:
         self._require_going_on()
         colour, size = self.game.to_play, self.game.size
         analysis = self._adviser().think(colour)
-        self.say(f"{self._adviser().name}: {analysis_text(analysis, colour, size)}")
+        self.say(f"{self._adviser().name}: {analysis.text(colour, size)}")
         self.say(picture.candidates_text(analysis.candidates, size, MOST_CANDIDATES))
 
     def _score(self, words: str) -> None:
@@ -276,7 +260,6 @@ class TerminalGame:
         """Ends the game for the side to move."""
         self._require_going_on()
         self.game.resign(self.game.to_play)
-        self._keep()
 
     def _save(self, words: str) -> None:
         if not words:
@@ -291,7 +274,7 @@ class TerminalGame:
         raise EOFError  # as at the end of the input
 
     def _end(self) -> None:
-        """Says how the game ended, once."""
+        """Says how the game ended."""
         dead = ""
         if self.game.result is None:
             if not self.is_over:
@@ -299,17 +282,15 @@ class TerminalGame:
             score, dead = self._counted()
             self.game.result = sgf.result_text(score)
             self._keep()
-            self._announced = None
-        if self._announced != self.game.result:
-            self._announced = self.game.result
-            self.say(self.style.text(f"{result_text(self.game.result)}{dead}"))
+        self.say(self.style.text(f"{result_text(self.game.result)}{dead}"))
 
     def _counted(self) -> tuple[float, str]:
         """Returns Black's score with komi, and which stones are dead, by whose judgement."""
-        dead = self._adviser().verdict(math.inf).dead
-        score = self.game.state.score_black(as_points(dead, self.game.size))
-        points = coords.vertices(sorted(dead), self.game.size)
-        return score, f"; {self._adviser().name} considers these stones dead: {points}" if dead else ""
+        dead, text = self._adviser().verdict(math.inf).dead, ""
+        if dead:
+            points = coords.vertices(sorted(dead), self.game.size)
+            text = f"; {self._adviser().name} considers these stones dead: {points}"
+        return self.game.score_black(dead), text
 
     def _keep(self) -> None:
         """Writes the game into its file; a file that can't be written ends no game."""
@@ -363,8 +344,8 @@ def _make_bot(word: str, setup: Setup, game: LiveGame, arguments: argparse.Names
 
 def _make_game(arguments: argparse.Namespace, rules: Rules) -> tuple[LiveGame, list[str]]:
     """Returns the game at its start, with the rules of the options, else of the config, and notes for a person."""
-    deviation = rulesets.deviations(arguments.rules) if rulesets.canonical(arguments.rules or "") else None
-    notes = [deviation] if deviation else []
+    deviations = rulesets.deviations(arguments.rules or "")
+    notes = [deviations] if deviations else []
     if arguments.sgf is not None:
         game, more = _game_of_file(arguments)
         return game, notes + more
@@ -385,13 +366,10 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
     if is_there and (is_part or len(sgf.variations(arguments.sgf)) > 1):
         raise InputError(f"--save is {arguments.save}, whose other moves would be lost; give it a new name")
     record.rules = _changed_rules(arguments, record.rules)
-    _, problem = sgf.replay(record, arguments.move)
-    if problem is not None:
-        raise InputError(f"{arguments.sgf}: {problem}; --move continues before that")
     try:
         return LiveGame.of_record(record, arguments.move), record.notes
     except InputError as error:
-        raise InputError(f"--move in {arguments.sgf}: {error}") from None
+        raise InputError(f"{arguments.sgf}: {error}; --move chooses the move after which the game continues") from None
 
 
 def _changed_rules(arguments: argparse.Namespace, rules: Rules) -> Rules:

@@ -2,7 +2,7 @@
 the candidate moves with winrate, score and best line, and the ownership of points."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import board, tuning
+from zerogo import board, sgf, tuning
 from zerogo.checkpoint import Checkpoint, load_newest
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator, score_of, search_heads
 from zerogo.game import Colour
 from zerogo.players import Player, external, require_size
-from zerogo.rules import Rules
+from zerogo.rules import Rules, coords
 from zerogo.search import Search, SearchState, puct
 from zerogo.search.game import Go, utility
 from zerogo.search.tree import NULL_NODE, ROOT, Tree, mean_scores, nodes_at
@@ -31,6 +31,8 @@ OWNERSHIP_PLAYOUTS = 64
 QUICK_PLAYOUTS = 16
 MAX_SCORED_MOVES = 16  # candidates whose ownership is evaluated; further ones are hardly visited
 MAX_PV_LENGTH = 24
+MOVES_IN_WORDS = 8  # of an expected line
+EVALUATED_AT_ONCE = 16  # positions of a game
 PLAYER_HELP = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
 GUMBEL_UNTIL = 400  # simulations of a match up to which Gumbel searches; with PLAY PUCT was level with it at 64
 MAX_CONSIDERED = 16  # moves with which Gumbel's halving starts, where the simulations allow two of each
@@ -110,6 +112,18 @@ class Analyst(SearchPlayer):
         if score is None:
             score = score_of(ownership, states)
         return dataclasses.replace(evaluation, ownership=ownership.float(), score=score.float())
+
+    def evaluate_game(
+        self, record: sgf.GameRecord, num_moves: int, quick: bool = False
+    ) -> Iterator[tuple[list[float], list[float]]]:
+        """Yields Black's winrates and scores without a search after 0, 1, 2, ... moves of a legal game, up to
+        `num_moves`; those of some positions at a time. quick: see `evaluate`."""
+        for start in range(0, num_moves + 1, EVALUATED_AT_ONCE):
+            moments = range(start, min(num_moves + 1, start + EVALUATED_AT_ONCE))
+            states = sgf.positions([record] * len(moments), moments, self.device, check=False)
+            evaluation = self.evaluate(states, quick)
+            sign = torch.where(states.to_play == board.BLACK, 1.0, -1.0)
+            yield ((1 + sign * evaluation.value.float()) / 2).tolist(), (sign * evaluation.score).tolist()
 
     def search_with(self, kind: type[Go] | None = None, **settings: object) -> Search:
         """Returns a search with other settings, or over another kind of game, such as Go with forbidden moves."""
@@ -306,7 +320,16 @@ class Analysis:
 
     def of_black(self, player: Colour) -> tuple[float, float]:
         """Returns Black's winrate and score. player: the side to move."""
-        return (self.winrate, self.score) if player is Colour.BLACK else (1 - self.winrate, -self.score)
+        return (1 + player.sign * self.value) / 2, player.sign * self.score
+
+    def text(self, player: Colour, size: int) -> str:
+        """Returns the results as "White wins 53.2 %, leads by 0.6 points, expects E5 D4 C3 (400 visits)". player: the
+        side to move. size: N."""
+        points = abs(self.score)
+        lead = "is even" if points < 0.05 else f"{'leads' if self.score > 0 else 'is behind'} by {points:.1f} points"
+        expected = f", expects {coords.vertices(self.best.pv[:MOVES_IN_WORDS], size)}" if self.best else ""
+        winner = f"{player.name.capitalize()} wins {100 * self.winrate:.1f} %"
+        return f"{winner}, {lead}{expected} ({self.visits} visits)"
 
     @property
     def best(self) -> Candidate | None:

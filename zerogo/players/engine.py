@@ -215,7 +215,7 @@ class Engine:
 
     def score_black(self) -> float:
         """Returns Black's points less White's and komi, without dead stones."""
-        return move_choice.final_score_black(self.game, self.verdict())
+        return self.game.score_black(self.verdict().dead)
 
     def record(self, **fields: object) -> GameRecord:
         """Returns the game's record, with its result where the game has ended. fields: further fields of the record."""
@@ -257,10 +257,8 @@ class Engine:
     def _drawn(self, candidates: list[Candidate]) -> int:
         """Returns a move drawn in proportion to the squares of the visits, among the moves hardly worse than the best
         one, so that games differ."""
-        best, pass_action = candidates[0], self.game.size**2
-        good = [one for one in candidates if one.value >= best.value - SAME and one.action < pass_action]
-        if best not in good:
-            return best.action
+        least, pass_action = candidates[0].value - SAME, self.game.size**2
+        good = [one for one in candidates if one.value >= least and one.action < pass_action]
         places = torch.tensor([self.game_number]), torch.tensor([len(self.game.moves)])
         weights = torch.tensor([[float(one.visits**2) for one in good]])
         return good[int(rng.choose(rng.key(self.options.seed, *places, Purpose.MOVE), weights))].action
@@ -269,9 +267,8 @@ class Engine:
     def _best_by_prior(self, game: LiveGame, player: Colour) -> int:
         """Returns the move with the largest prior, drawn among equal ones, where there is no time for one step of the
         search. Answers a pass by a pass where the board has stones enough and counts as a win."""
-        score = game.state.score_black() if player is Colour.BLACK else -game.state.score_black()
         opponent_passed = game.moves[-1:] == [(player.other, game.size**2)]
-        if opponent_passed and score > 0 and not move_choice.is_open(game.state):
+        if opponent_passed and player.sign * game.state.score_black() > 0 and not move_choice.is_open(game.state):
             return game.size**2
         state = game.tensor(self.analyst.device, player)
         prior = self.analyst.search.evaluator(state).prior[0].to("cpu", torch.float64)

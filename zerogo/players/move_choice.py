@@ -23,7 +23,7 @@ from zerogo import scoring
 from zerogo.game import Colour, GameState, Move, Point, neighbours
 from zerogo.players.analyst import Analysis, Analyst, Candidate
 from zerogo.players.live import LiveGame
-from zerogo.players.status import Status, TimeLimit, alive_points, as_points, indices, judge_stones
+from zerogo.players.status import Status, TimeLimit, alive_points, indices, judge_stones
 from zerogo.sgf.record import with_to_play
 
 CERTAIN = 0.9  # a point is decided if its ownership is as large, for either side
@@ -99,20 +99,10 @@ def _has_few_stones(state: GameState) -> bool:
     return sum(colour > 0 for row in state.stones() for colour in row) < FEW_STONES * state.rules.size**2
 
 
-def final_status(
-    game: LiveGame, analyst: Analyst | None, limit: TimeLimit | None = None, is_over: bool = False
-) -> Status:
-    """Returns which stones are dead, and which live in seki, by `players.status`; without an analyst only stones in the
-    other side's pass-alive territory are dead. limit: of the searches. is_over: whether to judge as after two passes,
-    although the moves may not end with them."""
-    state = replace(game.state, passes=2) if is_over else game.state
-    if analyst is None:
-        return judge_stones(state, None)
-    return judge_stones(state, sum(_ownership_black(game, analyst, to_play) for to_play in Colour) / 2, limit=limit)
-
-
 class Judge:
-    """Returns the `final_status` of positions within a time limit, and keeps the verdicts of the last positions."""
+    """Judges which stones are dead, and which live in seki, by `players.status` within a time limit; it keeps the
+    verdicts of the last positions. analyst: without one only stones in the other side's pass-alive territory are
+    dead."""
 
     def __init__(self, analyst: Analyst | None, now: Callable[[], float] = time.monotonic) -> None:
         self.analyst, self.limit = analyst, TimeLimit(now)
@@ -123,13 +113,15 @@ class Judge:
         self._verdicts: dict[tuple, Status] = {}
 
     def __call__(self, game: LiveGame, deadline: float = math.inf, is_over: bool = False, keeps: bool = True) -> Status:
-        """Returns the status of all stones. deadline: in seconds of `now`. keeps: whether a verdict is kept whose
-        searches had too little time."""
-        state = game.state
-        key = tuple(map(tuple, state.stones())), state.rules, is_over or state.is_over
+        """Returns the status of all stones. deadline: of the searches, in seconds of `now`. is_over: whether to judge
+        as after two passes, although the moves may not end with them. keeps: whether a verdict is kept whose searches
+        had too little time."""
+        state = replace(game.state, passes=2) if is_over else game.state
+        key = tuple(map(tuple, state.stones())), state.rules, state.is_over
         if key not in self._verdicts:
             self.limit.deadline, self.limit.ran_out = deadline, False
-            status = final_status(game, self.analyst, self.limit, is_over)
+            ownership = None if self.analyst is None else _ownership_black(game, self.analyst)
+            status = judge_stones(state, ownership, limit=self.limit)
             if self.limit.ran_out and not keeps:
                 return status
             self._verdicts[key] = status
@@ -138,19 +130,15 @@ class Judge:
         return self._verdicts[key]
 
 
-def _ownership_black(game: LiveGame, analyst: Analyst, to_play: Colour) -> Tensor:
+def _ownership_black(game: LiveGame, analyst: Analyst) -> Tensor:
     """Returns Black's ownership by the analyst, float32 [N, N], as if nobody had passed: playouts of a finished game
-    would return the board as it stands. to_play: whose turn it is; the caller averages over both, since one side may
-    have bad moves only."""
-    states = game.tensor(analyst.device, to_play)
-    states = replace(states, finished=torch.zeros_like(states.finished), passes=torch.zeros_like(states.passes))
-    ownership = analyst.evaluate(states).ownership[0].to("cpu", torch.float32)
-    return ownership if to_play is Colour.BLACK else -ownership
-
-
-def final_score_black(game: LiveGame, status: Status) -> float:
-    """Returns Black's score less White's and komi, by the game's way of scoring, after dead stones are taken off."""
-    return game.state.score_black(as_points(status.dead, game.size))
+    would return the board as it stands. It is the mean over both sides to move, since one may have bad moves only."""
+    ownerships = []
+    for player in Colour:
+        states = game.tensor(analyst.device, player)
+        states = replace(states, finished=torch.zeros_like(states.finished), passes=torch.zeros_like(states.passes))
+        ownerships.append(player.sign * analyst.evaluate(states).ownership[0].to("cpu", torch.float32))
+    return sum(ownerships) / 2
 
 
 @dataclass(eq=False)
@@ -205,7 +193,7 @@ class _Position:
         without time for that; else the ownership of the analysed position decides, which is one move off at most."""
         if self.judge is not None and self.settings.cleanup:
             return self.judge(self.game)
-        ownership = self._signed(torch.tensor(self.analysis.ownership, dtype=torch.float32))
+        ownership = self.to_play.sign * torch.tensor(self.analysis.ownership, dtype=torch.float32)
         return judge_stones(self.game.state, ownership, searches=self.settings.cleanup)
 
     @cached_property
@@ -220,14 +208,14 @@ class _Position:
         return self.after(action, self._score)
 
     def _score(self) -> float:
-        counted = self._signed(scoring.final_score_black(self.game.tensor())[0].item())
+        counted = self.to_play.sign * scoring.final_score_black(self.game.tensor())[0].item()
         is_territory = self.game.rules.scoring == "territory"
-        return counted if is_territory else min(counted, self._signed(self.game.state.score_black()))
+        return counted if is_territory else min(counted, self.to_play.sign * self.game.state.score_black())
 
     @cached_property
     def agreed(self) -> float:
         """The score without dead stones, as people would agree."""
-        return self._signed(self.state.score_black(as_points(self.dead, self.size)))
+        return self.to_play.sign * self.game.score_black(self.dead)
 
     @property
     def dead_stones_matter(self) -> bool:
@@ -244,9 +232,6 @@ class _Position:
     def candidate(self, action: int) -> Candidate | None:
         """Returns the search's candidate of an action, None where it was not visited."""
         return next((candidate for candidate in self.analysis.candidates if candidate.action == action), None)
-
-    def _signed(self, black: float | Tensor) -> float | Tensor:
-        return black if self.to_play is Colour.BLACK else -black
 
 
 def _is_hopeless(position: _Position) -> bool:

@@ -85,7 +85,7 @@ def judge_stones(
             dead |= points
         elif ownership_black is not None and not points <= alive[string.colour]:
             owned = float(ownership_black.flatten()[list(points)].mean())
-            values[string] = owned if string.colour is Colour.BLACK else -owned
+            values[string] = string.colour.sign * owned
     if searches:
         values = _search_doubtful(state, values, limit or TimeLimit())
     for string, value in values.items():
@@ -178,7 +178,7 @@ def _search_strings(state: GameState, strings: list[String], first_string: int =
     search, game_ids = Search(evaluators[0], PLAIN_MCTS, StringGo(), evaluators[1]), torch.arange(both)
     values = search.run(root, SIMULATIONS, seed=0, game_ids=2 * first_string + game_ids).value
     values = torch.where(first == Colour.BLACK.value, values, -values).view(-1, 2).mean(1).tolist()
-    return [value if one.colour is Colour.BLACK else -value for one, value in zip(strings, values, strict=True)]
+    return [string.colour.sign * value for string, value in zip(strings, values, strict=True)]
 
 
 # Seki

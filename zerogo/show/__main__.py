@@ -42,7 +42,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--checkpoint", metavar="X", help="the network or search to show: a file, the folder of a run, or mcts:N"
     )
-    cli.add_options(parser, simulations={"type": int, "help": simulations}, device={"default": "auto"})
+    cli.add_options(
+        parser, simulations={"type": cli.number(int, 1, 100_000), "help": simulations}, device={"default": "auto"}
+    )
     parser.add_argument("--symmetries", choices=("all", "random", "none"), help=symmetries)
     parser.add_argument("--features", metavar="NAME", help=features)
     parser.add_argument("--numbers", action="store_true", help="write move numbers on the stones")

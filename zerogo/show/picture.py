@@ -1,15 +1,16 @@
 """A board with the marks of a search or a network, as text for a terminal and as an image for TensorBoard, a file or a
 report. Also mosaics of pictures, a network's input planes, the win rate of a game, and the strength of a run over time.
 
-Each function draws one board on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions as everywhere. Images
-are uint8 [height, width, 3], RGB; `png` makes a file of one. A `Canvas` draws shapes in a larger image and scales it
-down, which smooths their edges, and then draws text at its final size."""
+Each function draws one board on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions as everywhere; moves
+of a search are `players.analyst.Candidate`s. Images are uint8 [height, width, 3], RGB; `png` makes a file of one. A
+`Canvas` draws shapes in a larger image and scales it down, which smooths their edges, and then draws text at its final
+size."""
 
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -162,17 +163,6 @@ def png(image: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-class RankedMove(Protocol):
-    """A move of a search: visits, win rate in [0, 1], score, prior and best line, from its side's view."""
-
-    action: int
-    visits: int
-    winrate: float
-    score: float
-    prior: float
-    pv: Sequence[int]
-
-
 def board_text(stones: Tensor, last_action: int | None = None) -> str:
     """Returns the board in lines, `X` black and `O` white, with GTP's letters and numbers on all sides; the last move
     stands in brackets, a pass in a line below."""
@@ -205,7 +195,7 @@ def grid_text(labels: Sequence[str], size: int, stones: Tensor | None = None) ->
     return "\n".join([*lines, head])
 
 
-def candidates_text(candidates: Sequence[RankedMove], size: int, max_rows: int = 12) -> str:
+def candidates_text(candidates: Sequence[Any], size: int, max_rows: int = 12) -> str:
     """Returns a search's moves as a table: move, visits, win rate, score, prior, and the line that it expects."""
     lines = [f"{'move':>5} {'visits':>7} {'win %':>6} {'score':>6} {'prior':>6}  line"]
     for move in candidates[:max_rows]:
@@ -232,7 +222,7 @@ def board_image(
     cell: int = 24,
     *,
     visits: Tensor | None = None,
-    candidates: Sequence[RankedMove] = (),
+    candidates: Sequence[Any] = (),
     numbers: Mapping[int, int] | None = None,
     line: Sequence[tuple[int, int]] = (),
 ) -> np.ndarray:
@@ -264,7 +254,7 @@ def board_image(
     return drawing.canvas.finish()
 
 
-def _pass_line(is_last: bool, policy: Tensor | None, visits: Tensor | None, passes: Sequence[RankedMove]) -> str:
+def _pass_line(is_last: bool, policy: Tensor | None, visits: Tensor | None, passes: Sequence[Any]) -> str:
     """Returns the line on the pass: whether it was the last move, its probability, visits and win rate."""
     words = ["last move: pass"] if is_last else []
     if policy is not None:
@@ -339,7 +329,7 @@ class _BoardDrawing:
             ink = (255, 255, 255) if colour == 1 else INK
             self.canvas.text(self.spot(point), str(number), max(7, round(0.42 * self.cell)), ink)
 
-    def candidates(self, moves: Sequence[RankedMove]) -> None:
+    def candidates(self, moves: Sequence[Any]) -> None:
         """Draws a search's moves, best first: win rate in per cent over visits, the colour by what they give away
         against the best, which has a ring."""
         cell, max_visits = self.cell, max((1, *(move.visits for move in moves)))
@@ -481,8 +471,7 @@ def winrate_chart(winrates_black: Sequence[float], ply: int, width: int, height:
     for rate in (0, 0.25, 0.5, 0.75, 1):
         canvas.line([_spot(0, rate), _spot(last, rate)], FAINT if rate == 0.5 else (206, 198, 184))
         canvas.text((LEFT - 5, _spot(0, rate)[1]), f"{100 * rate:.0f}", TEXT, INK, "rm")
-    steps = (1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1000)  # between written moves, of which there are at most eight
-    for index in range(0, last + 1, next((step for step in steps if last / step <= 8), steps[-1])):
+    for index in range(0, last + 1, max(1, round(round_step(last, 8)))):
         canvas.text((_spot(index, 0)[0], bottom + 10), str(index), TEXT, INK)
     curve = [_spot(index, rate) for index, rate in enumerate(winrates_black) if rate == rate]
     if len(curve) > 1:

@@ -24,7 +24,7 @@ from zerogo.players.analyst import Analysis, Analyst
 from zerogo.players.engine import Engine, Options
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules, coords
-from zerogo.selfplay.playout import MOST_PLAYOUTS, playouts_of
+from zerogo.selfplay.playout import playouts_of
 from zerogo.sgf.record import COLOURS
 from zerogo.show import picture
 from zerogo.system.runtime import make_directory, write_atomically
@@ -33,8 +33,6 @@ SUFFIXES = (".png", ".gif")
 FRAME_SECONDS = 0.8
 CELLS = ((7, 56), (9, 46), (13, 40), (25, 34))  # up to this board side, so many pixels between two lines
 CHART_WIDTH, CHART_HEIGHT = 336, 300  # the width is the least
-NAMED_MOVES = 8  # of a line that is written
-EVALUATED_AT_ONCE = 128  # positions of a game whose values are charted
 _RANGE = re.compile(r"(-?\d{1,9})(?:-(-?\d{1,9}))?")
 
 
@@ -54,8 +52,6 @@ def make_models(arguments: argparse.Namespace) -> Models:
     """Returns the analyst and the encoder of a command line. Raises InputError for those that don't exist."""
     checkpoint, symmetries, simulations = arguments.checkpoint, arguments.symmetries, arguments.simulations
     is_network = checkpoint is not None and playouts_of(checkpoint) is None
-    if simulations is not None and not 1 <= simulations <= MOST_PLAYOUTS:
-        raise InputError(f"--simulations is {simulations}; allowed are 1 to {MOST_PLAYOUTS}")
     arguments.overrides = [] if symmetries is None else [f"evaluation.symmetry={symmetries}"]
     setup = open_front_end(arguments, [checkpoint] if is_network else [])
     features, encoder = setup.config.features, None
@@ -136,7 +132,6 @@ class Scene:
         turns = shown_game.record.turns()
         # Who moves next in the game, at its end the other side.
         self.to_play = COLOURS[turns[move]] if move < len(turns) else self.game.to_play
-        self.sign_black = 1 if self.to_play is Colour.BLACK else -1  # turns the side to move's view into Black's
 
     @property
     def last_action(self) -> int | None:
@@ -186,13 +181,8 @@ class Scene:
 @cache
 def evaluate_winrates(game: ShownGame, analyst: Analyst) -> np.ndarray:
     """Returns Black's chances to win after 0, 1, 2, … moves, by the network alone: float64 [moves + 1]."""
-    rates: list[float] = []
-    for start in range(0, game.last + 1, EVALUATED_AT_ONCE):
-        moments = range(start, min(game.last + 1, start + EVALUATED_AT_ONCE))
-        states = sgf.positions([game.record] * len(moments), moments, analyst.device, check=False)
-        value = analyst.evaluator(states).value.float()
-        rates += ((torch.where(states.to_play == board.BLACK, value, -value) + 1) / 2).tolist()
-    return np.array(rates)
+    parts = analyst.evaluate_game(game.record, game.last)
+    return np.array([rate for winrates, _ in parts for rate in winrates])
 
 
 # The views
@@ -238,7 +228,7 @@ def _visits(scene: Scene) -> Shown:
 
 
 def _ownership(scene: Scene) -> Shown:
-    owned, score = scene.sign_black * scene.evaluation.ownership[0], _score_text(scene)
+    owned, score = scene.to_play.sign * scene.evaluation.ownership[0], _score_text(scene)
     shares = [f"{round(share):+d}" for share in (100 * owned).flatten().tolist()]
     text = f"{picture.grid_text(shares, scene.game.size)}\n+100 is Black's for sure, -100 White's; {score}"
     return Shown(text, partial(_draw_board, scene, score, ownership_black=owned))
@@ -254,30 +244,21 @@ def _value(scene: Scene) -> Shown:
 
 
 def _score_text(scene: Scene) -> str:
-    score, value = (scene.sign_black * float(part[0]) for part in (scene.evaluation.score, scene.evaluation.value))
+    score, value = (scene.to_play.sign * float(part[0]) for part in (scene.evaluation.score, scene.evaluation.value))
     return f"on average {'B' if score >= 0 else 'W'}+{abs(score):.1f}, Black wins {100 * (1 + value) / 2:.1f} %"
 
 
 def _candidates(scene: Scene) -> Shown:
-    candidates, best = scene.analysis.candidates, _best_text(scene)
-    text = picture.candidates_text(candidates, scene.game.size) if candidates else best
-    return Shown(text, partial(_draw_board, scene, best, candidates=candidates))
+    candidates, caption = scene.analysis.candidates, scene.analysis.text(scene.to_play, scene.game.size)
+    text = picture.candidates_text(candidates, scene.game.size) if candidates else caption
+    return Shown(text, partial(_draw_board, scene, caption, candidates=candidates))
 
 
 def _line(scene: Scene) -> Shown:
     best, colours = scene.analysis.best, (scene.to_play.value, scene.to_play.other.value)
     moves = [] if best is None else [(action, colours[ply % 2]) for ply, action in enumerate(best.pv)]
-    return Shown(_best_text(scene), partial(_draw_board, scene, _best_text(scene), line=moves))
-
-
-def _best_text(scene: Scene) -> str:
-    """Returns the best move with its line, for the side to move."""
-    best, size = scene.analysis.best, scene.game.size
-    if best is None:
-        return "nothing was searched"
-    line = coords.vertices(best.pv[:NAMED_MOVES], size)
-    win = f"{scene.to_play.name.capitalize()} wins {100 * best.winrate:.1f} %, {best.score:+.1f} points"
-    return f"{coords.to_gtp(best.action, size)}: {win}, {best.visits} visits\nbest line: {line}"
+    caption = scene.analysis.text(scene.to_play, scene.game.size)
+    return Shown(caption, partial(_draw_board, scene, caption, line=moves))
 
 
 def _planes(scene: Scene) -> Shown:

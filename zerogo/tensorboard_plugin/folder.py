@@ -81,19 +81,18 @@ class Folder:
             raise InputError(f"{name[:80]!r} is not there any more")
         return path
 
-    def read(self, name: str, limit: int = MOST_GAME_BYTES) -> bytes:
-        """Returns the bytes of a game. Raises InputError for a file that is no SGF, is larger than `limit` bytes, or
-        can't be read."""
+    def read(self, name: str) -> bytes:
+        """Returns the bytes of a game. Raises InputError for a file that is no SGF, is too large, or can't be read."""
         path = self.path(name)
         if path.suffix.lower() != ".sgf":
             raise InputError(f"{name[:80]!r} is no SGF file; allowed are games, *.sgf")
         try:
             with bounds.open_regular(path, "game", follow_links=False) as file:
-                data = file.read(limit + 1)
+                data = file.read(MOST_GAME_BYTES + 1)
         except (OSError, InputError):
             raise InputError(f"{name[:80]!r} can't be read; allowed are regular files") from None
-        if len(data) > limit:
-            raise InputError(f"{name[:80]!r} is larger than {limit // 2**10} KiB; no single game is")
+        if len(data) > MOST_GAME_BYTES:
+            raise InputError(f"{name[:80]!r} is larger than {MOST_GAME_BYTES // 2**10} KiB; no single game is")
         return data
 
     def network(self, name: Any) -> Path:

@@ -40,26 +40,25 @@ from zerogo.board import flood, symmetry
 from zerogo.cli import set_up
 from zerogo.config import Config, with_overrides
 from zerogo.errors import InputError, quote
-from zerogo.evaluator import Evaluation
 from zerogo.features import make_encoder
 from zerogo.game import Colour, GameState, Point
 from zerogo.players import require_size
 from zerogo.players.analyst import Analysis, Analyst, analyst_of_playouts, make_analyst
 from zerogo.players.live import LiveGame
-from zerogo.players.move_choice import MoveChoiceSettings, decide, final_status
+from zerogo.players.move_choice import Judge, MoveChoiceSettings, decide
 from zerogo.players.session import AnalysisSession
-from zerogo.players.status import TimeLimit, as_points, indices
+from zerogo.players.status import indices
 from zerogo.rules import Rules, coords
-from zerogo.sgf.record import COLOURS
+from zerogo.sgf.record import COLOURS, LETTERS
 from zerogo.show import picture
 from zerogo.system import bounds, runtime
 
 MOST_MOVES, MOST_NODES, MOST_LINES = 2000, 5000, 100  # of a game that is shown, with its variations
 MOST_KOMI = 1000
 MOST_VISITS, MOST_SECONDS, MOST_TREE = 10_000, 120.0, 2**29  # of one search; bytes of its tree
-KEPT_ANALYSTS, KEPT_GAMES, MOST_NETWORKS = 4, 8, 60  # in memory; over time
+KEPT_SESSIONS, KEPT_GAMES, MOST_NETWORKS = 4, 8, 60  # in memory; over time
 REPORT_SECONDS, SLICE_SECONDS = 0.25, 0.08  # between two reports; between two looks at what else is asked
-JUDGE_SECONDS, EVALUATED_AT_ONCE = 10.0, 16  # for dead stones; of a curve
+JUDGE_SECONDS = 10.0  # for dead stones
 SHOWN_CANDIDATES, SHOWN_OPENINGS, SHOWN_GAMES = 24, 400, 12
 METRICS_BYTES, MOST_POOL_BYTES, MAX_SNAPSHOT_BYTES = 2**20, 2**24, 2**30  # the first from the end of the file
 NICENESS = 10  # a run with all cores gives it a tenth of one
@@ -74,7 +73,7 @@ class Desk:
 
     def __init__(self) -> None:
         set_up(with_overrides(Config(), ["run.threads=1", "run.device=cpu", "run.precision=float32"]))
-        self._analyst_of = lru_cache(KEPT_ANALYSTS)(_load_analyst)
+        self._session_of = lru_cache(KEPT_SESSIONS)(_load_session)
         self._game_of = lru_cache(KEPT_GAMES)(_new_game)
         self.cpu = 0.0
 
@@ -86,12 +85,12 @@ class Desk:
         session.set_position(LiveGame(Rules(5)))
         session.run(8)
 
-    def analyst(self, path: str, game: LiveGame, on_device: Any = False) -> tuple[Analyst, AnalysisSession]:
-        """Returns the analyst of a checkpoint's file, and its session. on_device: true for a GPU where there is one.
+    def session(self, path: str, game: LiveGame, on_device: Any = False) -> AnalysisSession:
+        """Returns the session of the analyst of a checkpoint's file. on_device: true for a GPU where there is one.
         Raises InputError for a file that does not load, and for a network that does not play on the game's board."""
-        pair = self._analyst_of(path, _plain(path).stat().st_mtime_ns, bool(on_device))
-        require_size(pair[0], game.size, "this game is on")
-        return pair
+        session = self._session_of(path, _plain(path).stat().st_mtime_ns, bool(on_device))
+        require_size(session.analyst, game.size, "this game is on")
+        return session
 
     def game(self, position: Any) -> LiveGame:
         """Returns the game of a request's position, which no other request changes. Raises InputError for a malformed
@@ -109,13 +108,13 @@ class Desk:
         return {"cpu": round(spent, 2), "seconds": round(time.monotonic() - began, 2), "memory": memory}
 
 
-def _load_analyst(path: str, changed: int, on_device: bool) -> tuple[Analyst, AnalysisSession]:
-    """Returns the analyst of a checkpoint's file, and its session. changed: when the file was written."""
+def _load_session(path: str, changed: int, on_device: bool) -> AnalysisSession:
+    """Returns the session of the analyst of a checkpoint's file. changed: when the file was written."""
     saved, device = checkpoint.load(path), runtime.pick_device("auto" if on_device else "cpu")
     precision = f"run.precision={'auto' if on_device else 'float32'}"
     dtype = tuning.tune(with_overrides(saved.config, [precision]), device, ())
     analyst = make_analyst(saved, saved.config.evaluation, device, dtype)
-    return analyst, AnalysisSession(analyst, most_bytes=MOST_TREE)
+    return AnalysisSession(analyst, most_bytes=MOST_TREE)
 
 
 def _new_game(rules: Rules, stones: str, handicap: tuple[int, ...], first: str) -> LiveGame:
@@ -215,7 +214,7 @@ def _add_line(nodes: list[Part], record: sgf.GameRecord) -> str | None:
 def _node(state: GameState) -> Part:
     """Returns the fields of a node that are drawn."""
     captures = [state.captures[colour] for colour in Colour]
-    return {"stones": _digits(state), "next": "b" if state.to_play is Colour.BLACK else "w", "captures": captures}
+    return {"stones": _digits(state), "next": LETTERS[state.to_play], "captures": captures}
 
 
 def _digits(state: GameState) -> str:
@@ -297,11 +296,11 @@ def think(desk: Desk, request: Part) -> Iterator[Part]:
     visits. `network` in a part is the network's place in the request."""
     game, began = desk.game(request["position"]), time.monotonic()
     visits = whole("visits", request.get("visits", 0), 0, MOST_VISITS)
-    analysts = [desk.analyst(path, game, request.get("on_device")) for path in request["networks"][:2]]
-    for place, (analyst, _) in enumerate(analysts):
-        evaluation = analyst.evaluate(game.tensor(analyst.device))
-        yield {"network": place, "name": analyst.name} | _evaluated(evaluation, game) | desk.cost(began)
-    sessions = [session for _, session in analysts] if visits else []
+    sessions = [desk.session(path, game, request.get("on_device")) for path in request["networks"][:2]]
+    for place, session in enumerate(sessions):
+        yield {"network": place, "name": session.analyst.name} | _evaluated(session.analyst, game) | desk.cost(began)
+    if not visits:
+        return
     for session in sessions:
         session.set_position(game)
     for place in _searching(sessions, visits, began):
@@ -325,9 +324,10 @@ def _searching(sessions: list[AnalysisSession], visits: int, began: float) -> It
         yield place if is_due else None
 
 
-def _evaluated(evaluation: Evaluation, game: LiveGame) -> Part:
-    """Returns the fields of a network's evaluation of one position."""
-    sign, prior = 1 if game.to_play is Colour.BLACK else -1, evaluation.prior[0].float().cpu().tolist()
+def _evaluated(analyst: Analyst, game: LiveGame) -> Part:
+    """Returns the fields of a network's evaluation of the present position, without a search."""
+    evaluation, sign = analyst.evaluate(game.tensor(analyst.device)), game.to_play.sign
+    prior = evaluation.prior[0].float().cpu().tolist()
     tints = [_hex(picture.heat_colour(picture.HEAT, min(1.0, share) ** 0.5)) for share in prior]
     owned = [round(sign * one, 2) for one in evaluation.ownership[0].float().flatten().tolist()]
     winrate, score_black = (1 + sign * float(evaluation.value[0])) / 2, sign * float(evaluation.score[0])
@@ -354,11 +354,11 @@ def over_time(desk: Desk, request: Part) -> Iterator[Part]:
     game, began = desk.game(request["position"]), time.monotonic()
     for place, path in enumerate(request["networks"][:MOST_NETWORKS]):
         try:
-            analyst, _ = desk.analyst(path, game)
+            analyst = desk.session(path, game).analyst
         except InputError as error:  # one of many may be pruned, or of another size
             yield {"network": place, "error": str(error)}
             continue
-        fields = _evaluated(analyst.evaluate(game.tensor(analyst.device)), game)
+        fields = _evaluated(analyst, game)
         top = sorted(enumerate(fields["policy"]), key=lambda move: -move[1])[:3]
         yield {"network": place, "name": analyst.name, "moves": top} | fields | desk.cost(began)
 
@@ -366,15 +366,10 @@ def over_time(desk: Desk, request: Part) -> Iterator[Part]:
 def curve(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields a network's winrates and scores of all positions of a line, some at a time."""
     game, began = desk.game(request["position"]), time.monotonic()
-    analyst, _ = desk.analyst(request["networks"][0], game)
-    record, last = game.record(), len(game.moves)
-    for start in range(0, last + 1, EVALUATED_AT_ONCE):
-        moments = range(start, min(last + 1, start + EVALUATED_AT_ONCE))
-        states = sgf.positions([record] * len(moments), moments, analyst.device, check=False)
-        evaluation = analyst.evaluate(states, quick=True)
-        sign = torch.where(states.to_play == board.BLACK, 1.0, -1.0)
-        winrates, scores = ((1 + sign * evaluation.value.float()) / 2).tolist(), (sign * evaluation.score).tolist()
+    analyst, start = desk.session(request["networks"][0], game).analyst, 0
+    for winrates, scores in analyst.evaluate_game(game.record(), len(game.moves), quick=True):
         yield {"name": analyst.name, "from": start, "winrates": winrates, "scores": scores} | desk.cost(began)
+        start += len(winrates)
 
 
 def planes(desk: Desk, request: Part) -> Iterator[Part]:
@@ -394,7 +389,7 @@ def choose_move(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields the visits of a network's search so far, at last its move: an action, or None where it resigns."""
     game, began = desk.game(request["position"]), time.monotonic()
     visits = whole("visits", request["visits"], 1, MOST_VISITS)
-    _, session = desk.analyst(request["networks"][0], game, request.get("on_device"))
+    session = desk.session(request["networks"][0], game, request.get("on_device"))
     session.set_position(game)
     for place in _searching([session], visits, began):
         if place is not None:
@@ -409,9 +404,8 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
     `toggle` has changed sides between dead and alive; without `dead` the network and searches decide."""
     game = desk.game(request["position"])
     if (dead := request.get("dead")) is None:
-        analyst, _ = desk.analyst(request["networks"][0], game)
-        limit = TimeLimit(deadline=time.monotonic() + JUDGE_SECONDS)
-        stones = set(final_status(game, analyst, limit, is_over=True).dead)
+        judge = Judge(desk.session(request["networks"][0], game).analyst)
+        stones = set(judge(game, time.monotonic() + JUDGE_SECONDS, is_over=True).dead)
     else:
         if not isinstance(dead, list):
             raise InputError("dead must be a list of points")
@@ -423,7 +417,7 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
     rows = torch.tensor([game.state.stones()], dtype=torch.int8)
     rows.view(-1)[list(stones)] = 0
     owners = scoring.area_ownership_black(rows).flatten().tolist()
-    counted = game.state.score_black(as_points(stones, game.size))
+    counted = game.score_black(stones)
     yield {"dead": sorted(stones), "score": counted, "result": sgf.result_text(counted), "ownership": owners}
 
 
