@@ -369,8 +369,7 @@ class GameState:
 
     def _with_history(self) -> GameState:
         """Returns this state with its own position in the history."""
-        position = self.board.position
-        return replace(self, history=self.history | {position, (position, self.to_play)})
+        return replace(self, history=self.history | {self.board.position, (self.board.position, self.to_play)})
 
 
 def _ko_point(board: Board, point: Point, removed: frozenset[Point]) -> Point | None:
