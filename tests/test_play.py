@@ -173,7 +173,7 @@ def test_going_on_from_a_file(play: Callable[..., str], tmp_path: Path) -> None:
     path, new = tmp_path / "game.sgf", tmp_path / "new.sgf"
     path.write_text("(;SZ[5]KM[2.5]RU[Nim];B[aa];W[bb];AE[aa];B[cc];W[cc])")
     shown = play("E5", f"--white human --sgf {path} --move 3 --save {new}")
-    assert "5x5, komi 2.5" in shown and "RU is 'Nim', which nobody knows" in shown and "White, move 2> " in shown
+    assert "5x5, komi 2.5" in shown and "RU is 'Nim', which is unknown" in shown and "White, move 2> " in shown
     assert sgf.read(new).moves == [12, 4] and sgf.read(new).setup[1][1] == 2
     path.write_text("(;SZ[5]KM[2.5]RU[AGA];B[aa];W[aa])")
     with pytest.raises(InputError, match="move 2, white A5, is illegal: occupied.*--move chooses"):

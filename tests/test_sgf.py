@@ -130,7 +130,7 @@ def test_games_of_kgs_and_fox() -> None:
 
     record = read_text(FOX)
     assert record.rules == rulesets.named("chinese", 19, 7.5) and record.properties["BR"] == "7级"
-    assert record.notes == ["KM is 375, hundredths of a stone; the komi is taken to be 7.5 points"]
+    assert record.notes == ["KM is 375, hundredths of a stone; the komi is assumed to be 7.5 points"]
 
 
 def test_variations(tmp_path: Path) -> None:

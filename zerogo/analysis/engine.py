@@ -15,7 +15,7 @@ import torch
 
 import zerogo
 from zerogo.analysis.batch import BatchKind, PositionResult, SearchBatch, SearchTask, power_of_two
-from zerogo.analysis.query import AnalysisSettings, Query, QueryError, at_field, parse, quote_json, whole
+from zerogo.analysis.query import AnalysisSettings, Query, QueryError, at_field, list_of, parse, quote_json, whole
 from zerogo.board import BLACK
 from zerogo.board.flood import host_read_is_free
 from zerogo.board.symmetry import NUM_SYMMETRIES, transform_planes
@@ -172,8 +172,7 @@ class AnalysisEngine:
         turns = fields.get("turnNumbers")
         if turns is not None:
             with at_field("turnNumbers"):
-                if not isinstance(turns, list):
-                    raise InputError(f"turnNumbers are {quote_json(turns)}; they must be a list of turn numbers")
+                turns = list_of("turnNumbers", turns, "turn numbers")
                 turns = {whole("a turn", turn, 0, 2**31 - 1) for turn in turns}
         ids: Iterable[str] = list(self._open)
         if fields["action"] == "terminate":

@@ -115,7 +115,7 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
     size = _size(fields, only_sizes)
     setup = _setup(fields, size)
     with at_field("moves"):
-        moves = list(_moves(_needed(fields, "moves", 'a list of [player, vertex] such as ["B", "C3"]'), size))
+        moves = list(_moves(fields.get("moves"), size))
     turns = _turns(fields, len(moves))
     rules, warnings = _rules(fields, size)
     settings, unknown = _settings(fields, settings)
@@ -153,27 +153,24 @@ def number(name: str, value: Any, low: float, high: float) -> float:
 
 
 def quote_json(value: Any) -> str:
-    """Returns a value of a query as JSON, shortened to 80 characters."""
+    """Returns a value of a query as JSON, shortened to 80 characters, "missing" for None."""
+    if value is None:
+        return "missing"
     text = json.dumps(value[:80] if isinstance(value, str) else value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 @contextlib.contextmanager
 def at_field(field: str) -> Iterator[None]:
-    """Says which field an InputError is about."""
+    """Turns an InputError into a QueryError about this field."""
     try:
         yield
     except InputError as error:
         raise QueryError(str(error), getattr(error, "field", field)) from None
 
 
-def _needed(fields: dict[str, Any], name: str, what: str) -> Any:
-    if name not in fields:
-        raise QueryError(f"{name} is missing; it must be {what}", name)
-    return fields[name]
-
-
-def _list(name: str, value: Any, what: str) -> list[Any]:
+def list_of(name: str, value: Any, what: str) -> list[Any]:
+    """Returns a list of a query. Raises InputError for anything else. what: its entries."""
     if not isinstance(value, list):
         raise InputError(f"{name} is {quote_json(value)}; it must be a list of {what}")
     return value
@@ -195,8 +192,7 @@ def _size(fields: dict[str, Any], only_sizes: Collection[int] | None) -> int:
     sides = []
     for name in ("boardXSize", "boardYSize"):
         with at_field(name):
-            value = _needed(fields, name, f"a whole number from {LEAST_SIZE} to {MAX_SIZE}")
-            sides.append(whole(name, value, LEAST_SIZE, MAX_SIZE))
+            sides.append(whole(name, fields.get(name), LEAST_SIZE, MAX_SIZE))
     board = f"the board is {sides[0]}x{sides[1]}"
     if sides[0] != sides[1]:
         raise QueryError(f"{board}; zerogo plays on square boards only", "boardYSize")
@@ -223,7 +219,7 @@ def _vertex(value: Any, size: int) -> int:
 
 
 def _moves(values: Any, size: int) -> Iterator[Move]:
-    for pair in _list("the field", values, '[player, vertex] such as ["B", "C3"]'):
+    for pair in list_of("the field", values, '[player, vertex] such as ["B", "C3"]'):
         if not isinstance(pair, list) or len(pair) != 2:
             raise InputError(f'{quote_json(pair)} is no pair of player and vertex such as ["B", "C3"]')
         yield _colour(pair[0]), _vertex(pair[1], size)
@@ -258,7 +254,7 @@ def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
     if "priority" in fields and "priorities" in fields:
         raise QueryError("priority and priorities are both given; only one of them may be", "priority")
     with at_field("analyzeTurns"):
-        values = _list("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")
+        values = list_of("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")
         if not values:
             raise InputError("analyzeTurns is []; there must be one turn or more")
         turns = [whole("a turn", turn, 0, last) for turn in values]
@@ -266,7 +262,7 @@ def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
         priorities = [whole("priority", fields.get("priority", 0), -MOST_PRIORITY, MOST_PRIORITY)] * len(turns)
     if "priorities" in fields:
         with at_field("priorities"):
-            values = _list("priorities", fields["priorities"], "whole numbers, one for each of analyzeTurns")
+            values = list_of("priorities", fields["priorities"], "whole numbers, one for each of analyzeTurns")
             if "analyzeTurns" not in fields or len(values) != len(turns):
                 raise InputError(f"there are {len(values)} priorities; there must be one for each of analyzeTurns")
             priorities = [whole("a priority", value, -MOST_PRIORITY, MOST_PRIORITY) for value in values]
@@ -282,7 +278,7 @@ def _rules(fields: dict[str, Any], size: int) -> tuple[Rules, list[tuple[str, st
     if fields.get("whiteHandicapBonus", "0") not in ("0", 0):
         raise QueryError('whiteHandicapBonus may only be "0" here; add the points to komi', "whiteHandicapBonus")
     with at_field("rules"):
-        value = _needed(fields, "rules", 'a name such as "chinese", or an object')
+        value = fields.get("rules")
         if isinstance(value, dict):
             return rulesets.from_json(value, size, komi), []
         if not isinstance(value, str):
@@ -311,7 +307,7 @@ def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
     entries: dict[str, list[Entry]] = {}
     for name in ("avoidMoves", "allowMoves"):
         with at_field(name):
-            values = _list(name, fields.get(name, []), "objects with player, moves and untilDepth")
+            values = list_of(name, fields.get(name, []), "objects with player, moves and untilDepth")
             entries[name.removesuffix("Moves")] = [_restriction(name, value, size) for value in values]
     with at_field("allowMoves"):
         return restrict(size, **entries)
@@ -320,7 +316,7 @@ def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
 def _restriction(name: str, entry: Any, size: int) -> Entry:
     if not isinstance(entry, dict) or not {"player", "moves", "untilDepth"} <= entry.keys():
         raise InputError(f"{name} holds {quote_json(entry)}; an entry must be an object: player, moves and untilDepth")
-    actions = {_vertex(value, size) for value in _list("moves", entry["moves"], "vertices")}
+    actions = {_vertex(value, size) for value in list_of("moves", entry["moves"], "vertices")}
     return _colour(entry["player"]), actions, whole("untilDepth", entry["untilDepth"], 1, 10**9)
 
 

@@ -110,7 +110,7 @@ def supported_names() -> dict[str, list[str]]:
 
 
 def _check(parser: argparse.ArgumentParser, player: str, overrides: list[str]) -> None:
-    """Ends the process with a sentence where an override or the player is none."""
+    """Ends the process with a sentence where an override or the player is malformed."""
     wrong = [text for text in overrides if not cli.is_override(text)]
     if wrong:
         setting = "write section.key=value, such as game.size=7, and the player behind --checkpoint"

@@ -112,7 +112,7 @@ class GtpEngine(Engine):
 
     @contextlib.contextmanager
     def ended_by(self, reply: Reply) -> Iterator[Callable[[], bool]]:
-        """Lets any input line end the search inside the block; yields a function that tells whether one has come."""
+        """Lets any input line end the search inside the block; yields a function that returns whether one has come."""
         before, self.interrupted = self.interrupted, reply.interrupted
         try:
             yield reply.interrupted

@@ -29,7 +29,7 @@ ADVISER = "mcts:400"  # gives hints and judges dead stones where no bot of the g
 HANDICAP_KOMI = 0.5
 HUMAN = "human"
 MOST_CANDIDATES = 5  # of a hint
-# After so many moves for each point of the board two bots stop, as under simple ko they might go on for ever.
+# A game of two bots ends after so many moves for each point of the board, as under simple ko it might never end.
 MOVES_A_POINT = 4
 HELP = """what you can type:
   D4            a move: a letter for the column (there is no I), a number for the row from below
@@ -251,7 +251,7 @@ class TerminalGame:
         self.say(picture.candidates_text(analysis.candidates, size, MOST_CANDIDATES))
 
     def _score(self, words: str) -> None:
-        """Tells who would win, and which stones are taken for dead."""
+        """Shows who is ahead, and which stones are considered dead."""
         score, dead = self._counted()
         lead = f"{'Black' if score > 0 else 'White'} is ahead by {abs(score):g} points" if score else "it is even"
         self.say(f"as the board stands {lead}, komi included{dead}")
@@ -274,7 +274,7 @@ class TerminalGame:
         raise EOFError  # as at the end of the input
 
     def _end(self) -> None:
-        """Says how the game ended."""
+        """Shows how the game ended."""
         dead = ""
         if self.game.result is None:
             if not self.is_over:
@@ -314,7 +314,7 @@ def make_terminal_game(
     in_colour = sys.stdout.isatty() if arguments.colour == "auto" else arguments.colour == "always"
     style = TextStyle(in_colour, round_stones=(sys.stdout.encoding or "").lower().startswith("utf"))
 
-    # One of the players once more, so that the hints do not help the one that plays.
+    # An engine of its own, so that hints add nothing to the tree of a bot that plays.
     def _make_adviser() -> Engine:
         analyst = analysts[0] if analysts else setup.analyst(ADVISER)
         return Engine.of_analyst(analyst, game, Options(seed=setup.config.run.seed))
@@ -361,7 +361,7 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
     size, is_there = record.rules.size, arguments.save is not None and arguments.save.exists()
     if arguments.size not in (None, size):
         raise InputError(f"--size is {arguments.size}, but the game in {arguments.sgf} is on {size}x{size}")
-    # The file may hold later moves, variations, or moves before an edit, which are not of the game that goes on.
+    # The file may hold later moves, variations, or moves before an edit, which the continued game does not have.
     is_part = arguments.move not in (None, len(record.moves)) or bool(record.edits)
     if is_there and (is_part or len(sgf.variations(arguments.sgf)) > 1):
         raise InputError(f"--save is {arguments.save}, whose other moves would be lost; give it a new name")

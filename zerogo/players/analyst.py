@@ -37,7 +37,7 @@ PLAYER_HELP = "mcts:N (N playouts a move), the path of a checkpoint, or the fold
 GUMBEL_UNTIL = 400  # simulations of a match up to which Gumbel searches; with PLAY PUCT was level with it at 64
 MAX_CONSIDERED = 16  # moves with which Gumbel's halving starts, where the simulations allow two of each
 EVERY_SYMMETRY_FROM = 64  # simulations of a move from which its root is evaluated with all eight symmetries
-PLAY = {  # KataGo's numbers of PUCT for play
+PLAY = {  # KataGo's constants of PUCT for play
     "c_puct": 1.0, "c_puct_log": 0.45, "c_puct_variance": 0.85, "fpu_reduction": 0.2,
     "fpu_reduction_root": 0.1, "lcb": True,
 }  # fmt: skip
@@ -452,7 +452,7 @@ def _principal_variations(
     node, game_index = children[games, first], game_index[games]
     times = tree.visits[game_index, node].tolist()
     lines = [[(action, int(number))] for (_, action), number in zip(pairs, times, strict=True)]
-    row = list(range(len(lines)))  # the lines that go on, of which node and game_index tell
+    row = list(range(len(lines)))  # the lines that continue, in the order of node and game_index
     for _ in range(MAX_PV_LENGTH - 1):
         nodes, visits = _children(tree, game_index, node)
         best = torch.where(visits > 0, visits + 0.5 * tree.prior[game_index, node], 0.0).argmax(1, keepdim=True)

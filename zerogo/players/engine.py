@@ -27,9 +27,9 @@ LAST_SHARE = 0.1  # of that time, in which the judging of no further position be
 VERDICT_SECONDS = 5.0  # for judging dead stones where no clock runs
 LOOK_SIMULATIONS = 16  # for a move whose value `move_choice` needs and that the search has hardly visited
 CAUTION = 1.25  # factor on the longest of the last steps, as an estimate of the next one
-SAME = 0.1  # least value below the best move's at which a move is still played for variety on the first plies
+SAME = 0.1  # a move may be worth so much less than the best and be played for variety on the first plies
 VARIED_PLIES = 2  # for each row of the board: with one, ten games of a strong network on 5x5 had two repetitions
-EVEN = 1e-7  # differences of priors that count as none
+EVEN = 1e-7  # priors that differ by less count as equal
 MEASUREMENTS = 15  # that `Durations` keeps
 Hook = Callable[[], None]
 

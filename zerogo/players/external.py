@@ -36,7 +36,7 @@ from zerogo.players import FORFEIT, RESIGN
 from zerogo.rules import Rules, coords, rulesets
 from zerogo.system.runtime import usable_cores
 
-MOST_BYTES = 1 << 18  # of what an engine may say before a reply is complete; beyond it, it is running wild
+MOST_BYTES = 1 << 18  # of an engine's output before a reply is complete; more is a fault
 KEPT_OF_STDERR = 4000  # bytes
 QUIT_SECONDS = 1.0
 # Beside each engine, so that it ends with this process however that dies, and if it ignores the end of its input: the
@@ -323,7 +323,7 @@ class Program(NamedTuple):
 
 
 def is_external(spec: str) -> bool:
-    """Says whether a player's word means a program outside."""
+    """Returns whether a player's word names an external program."""
     return spec.partition(":")[0] in MAKERS
 
 

@@ -212,14 +212,14 @@ class _RecordReader:
         text = simple_text(node, "PL")
         player = {"b": "b", "1": "b", "w": "w", "2": "w"}.get(text[:1].lower(), "")
         if not player:
-            self.notes.append(f"PL is {quote(text)}, which names nobody; whoever moves next is taken for it")
+            self.notes.append(f"PL is {quote(text)}, which is neither side; the side that moves next is assumed")
         return player
 
     def _komi(self, default: float) -> float:
         """Returns the komi in points; adds assumptions to the notes. Raises InputError for a komi that is no number."""
         text = simple_text(self.root, "KM")
         if not text:
-            self.notes.append(f"there is no KM; the komi is taken to be {default:g}")
+            self.notes.append(f"there is no KM; the komi is assumed to be {default:g}")
             return default
         komi = _number(text)
         if komi is None:
@@ -232,7 +232,7 @@ class _RecordReader:
         # KM[50] is half a point under Japanese rules.
         is_area = rulesets.canonical(self.named_rules) not in ("japanese", "korean")
         unit, parts = ("stone", 50) if is_area and 250 <= abs(komi) <= 400 else ("point", 100)
-        self.notes.append(f"KM is {text}, hundredths of a {unit}; the komi is taken to be {komi / parts:g} points")
+        self.notes.append(f"KM is {text}, hundredths of a {unit}; the komi is assumed to be {komi / parts:g} points")
         return komi / parts
 
     def _rules(self, komi: float, default: Rules | None) -> tuple[Rules, bool]:
@@ -245,9 +245,9 @@ class _RecordReader:
                 if text not in (as_json, named):
                     notes.append(f"RU is {quote(named)}; its tax or White's bonus for handicap stones is not counted")
                 return rules, True
-        reason = f"RU is {quote(named)}, which nobody knows" if named else "there is no RU"
+        reason = f"RU is {quote(named)}, which is unknown" if named else "there is no RU"
         rules = replace(default, size=size, komi=komi) if default else rulesets.named(DEFAULT_RULES, size, komi)
-        notes.append(f"{reason}; {rulesets.described(rules)} are taken for the rules")
+        notes.append(f"{reason}; {rulesets.described(rules)} are assumed")
         return rules, False
 
     def _start(self) -> tuple[str, list[int], list[list[int]] | None]:
@@ -258,18 +258,18 @@ class _RecordReader:
         text = simple_text(self.root, "HA")
         number = int(text) if re.fullmatch(r"\d{1,3}", text) else 0
         if text and not re.fullmatch(r"\d{1,3}", text):
-            notes.append(f"HA is {quote(text)}, which is no number; the stones on the board are taken for the handicap")
+            notes.append(f"HA is {quote(text)}, which is no number; the stones on the board count as the handicap")
         first = start.first or (self.colours[0] if self.colours else "w" if number >= 2 else "b")
         is_handicap = number >= 2 and first == "w"
         if is_handicap and not stones:
-            points, assumption = [], f", and {size}x{size} has no fixed points for it; none stand"
+            points, assumption = [], f", and {size}x{size} has no fixed points for it; no stones are assumed"
             with contextlib.suppress(InputError):
-                points, assumption = coords.fixed_handicap(size, number), "; the fixed points are taken for them"
+                points, assumption = coords.fixed_handicap(size, number), "; the fixed points are assumed"
             notes.append(f"HA is {number} without stones{assumption}")
             return first, points, None
         if is_handicap and 2 <= len(stones) < size * size and set(stones.values()) == {1}:
             if len(stones) != number:
-                assumption = f"{len(stones)} stones stand on the board; these are taken for the handicap"
+                assumption = f"{len(stones)} stones stand on the board; these count as the handicap"
                 notes.append(f"HA is {number}, but {assumption}")
             return first, list(stones), None
         rows = [[stones.get(row * size + column, 0) for column in range(size)] for row in range(size)]

@@ -35,7 +35,7 @@ from typing import Any
 import torch
 
 from zerogo import board, checkpoint, scoring, sgf, tuning
-from zerogo.analysis.query import whole
+from zerogo.analysis.query import list_of, whole
 from zerogo.board import flood, symmetry
 from zerogo.cli import set_up
 from zerogo.config import Config, with_overrides
@@ -407,9 +407,8 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
         judge = Judge(desk.session(request["networks"][0], game).analyst)
         stones = set(judge(game, time.monotonic() + JUDGE_SECONDS, is_over=True).dead)
     else:
-        if not isinstance(dead, list):
-            raise InputError("dead must be a list of points")
-        stones = {whole("a dead stone", point, 0, game.size**2 - 1) for point in dead[: game.size**2]}
+        points = list_of("dead", dead, "points")[: game.size**2]
+        stones = {whole("a dead stone", point, 0, game.size**2 - 1) for point in points}
         if request.get("toggle") is not None:
             at = whole("toggle", request["toggle"], 0, game.size**2 - 1)
             string = game.state.board.string_at(Point(*divmod(at, game.size)))
