@@ -20,7 +20,7 @@ from torch import Tensor
 
 from zerogo.config import Config, FeaturesConfig, NetworkConfig, RunConfig, from_dict
 from zerogo.config.sections import KATAGO_HEADS
-from zerogo.errors import InputError, quote
+from zerogo.errors import InputError, quote, refuse_os_errors
 from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import KataGoNetwork, Network, katago_format
 from zerogo.rules import coords
@@ -99,7 +99,7 @@ def save(path: str | Path, checkpoint: Checkpoint, keep_special: bool = False) -
 def export(path: str | Path, checkpoint: Checkpoint) -> None:
     """Writes the network of a checkpoint alone, to a .bin.gz or .txt.gz for KataGo's engine where the architecture is
     KataGo's. Raises InputError where the file can't be written."""
-    try:
+    with refuse_os_errors(f"cannot write the network to {path}"):
         if Path(path).is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
         if katago_format.is_network(path):
@@ -109,8 +109,6 @@ def export(path: str | Path, checkpoint: Checkpoint) -> None:
             katago_format.write(path, checkpoint.network(), f"{checkpoint.config.run.name}-{checkpoint.step}")
         else:
             save(path, checkpoint.network_alone(), keep_special=True)
-    except OSError as error:
-        raise InputError(f"cannot write the network to {path}: {error.strerror}") from None
 
 
 def load(path: str | Path) -> Checkpoint:

@@ -1,7 +1,9 @@
 """The exceptions that are no bugs: bad input, and a signal that ends the process."""
 
+import contextlib
 import reprlib
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 MOST_QUOTED = 80  # characters of what was sent, in a message
@@ -31,6 +33,15 @@ class InputError(ValueError):
     def __init__(self, sentence: str = "") -> None:
         half = self.MOST // 2
         super().__init__(sentence if len(sentence) <= self.MOST else f"{sentence[:half]} … {sentence[-half:]}")
+
+
+@contextlib.contextmanager
+def refuse_os_errors(what: str) -> Iterator[None]:
+    """Turns an OSError of the block into InputError. what: could not be done, such as "cannot write games/1.sgf"."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{what}: {error.strerror or error}") from None
 
 
 class Interrupted(KeyboardInterrupt):

@@ -20,7 +20,7 @@ import numpy as np
 from zerogo import sgf
 from zerogo.arena import elo
 from zerogo.arena.result import MatchResult, rating_lines
-from zerogo.errors import InputError
+from zerogo.errors import InputError, refuse_os_errors
 from zerogo.show.picture import learning_curve, mosaic, png
 from zerogo.system import bounds
 from zerogo.system.runtime import make_directory, write_atomically
@@ -192,7 +192,5 @@ def draw_curve(folder: Path, path: Path) -> None:
         what = "a curve needs matches of two checkpoints or more"
         raise InputError(f"{folder / FILE}: {what}; set evaluation.every_minutes or every_iterations")
     whole = mosaic([*charts.values()], columns=2, titles=[*charts])
-    try:
+    with refuse_os_errors(f"cannot write the learning curve to {path}"):
         write_atomically(path, lambda file: file.write(png(whole)))
-    except OSError as error:
-        raise InputError(f"cannot write the learning curve to {path}: {error.strerror or error}") from None

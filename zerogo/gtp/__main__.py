@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zerogo import cli
-from zerogo.errors import InputError
+from zerogo.errors import refuse_os_errors
 from zerogo.system import bounds
 
 ABOUT = "An engine that speaks GTP (Go Text Protocol) on stdin and stdout."
@@ -132,10 +132,8 @@ def main(arguments: argparse.Namespace) -> None:
 
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     replies = sys.stdout
-    try:
+    with refuse_os_errors(f"cannot write the log {arguments.log}"):
         file = open(arguments.log or os.devnull, "ab", buffering=0)
-    except OSError as error:
-        raise InputError(f"cannot write the log {arguments.log}: {error.strerror or error}") from None
 
     def _log(sign: str, text: str) -> None:
         """Writes lines with `>` (to the engine), `<` (from it) or `!` (for people) before each, at once. A log that

@@ -31,7 +31,7 @@ from sgfmill.sgf import Sgf_game, Tree_node
 from sgfmill.sgf_grammar import Coarse_game_tree
 
 from zerogo import __version__
-from zerogo.errors import InputError, quote, shorten_path
+from zerogo.errors import InputError, quote, refuse_os_errors, shorten_path
 from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
 from zerogo.sgf.record import COLOURS, UNKNOWN_RESULT, Edit, GameRecord, Remark, rules_text
 from zerogo.system import bounds
@@ -492,12 +492,11 @@ def write(path: str | Path, record: GameRecord) -> None:
     """Writes the game to a file atomically. Raises InputError where that fails, and where the path holds another kind
     of file than a game record."""
     text = to_text(record)
-    try:
+    what = f"cannot write the game record {shorten_path(path)}"
+    with refuse_os_errors(what):
         if os.path.exists(path) and not _is_game_record(path):
-            raise InputError(f"cannot write the game record {shorten_path(path)} over what is no game record")
+            raise InputError(f"{what} over what is no game record")
         write_atomically(path, lambda file: file.write(text.encode("UTF-8")))
-    except OSError as error:
-        raise InputError(f"cannot write the game record {shorten_path(path)}: {error.strerror or error}") from None
 
 
 def _is_game_record(path: str | Path) -> bool:

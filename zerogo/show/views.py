@@ -15,7 +15,7 @@ from PIL import Image
 
 from zerogo import board, sgf
 from zerogo.cli import open_front_end
-from zerogo.errors import InputError, quote
+from zerogo.errors import InputError, quote, refuse_os_errors
 from zerogo.evaluator import Evaluation, Evaluator
 from zerogo.features import Encoder, make_encoder
 from zerogo.game import Colour
@@ -371,10 +371,8 @@ def _write_pictures(scenes: list[Scene], what: Sequence[str], out: Path | None) 
 
 def _save(path: Path, writer: Callable[[BinaryIO], Any]) -> None:
     """Writes a file atomically and prints its path. Raises InputError where that fails."""
-    try:
+    with refuse_os_errors(f"cannot write {path}"):
         write_atomically(path, writer, keep_special=True)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
     print(path)
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from zerogo.errors import InputError, quote, shorten_path
+from zerogo.errors import InputError, quote, refuse_os_errors, shorten_path
 
 MOST_VALUES = 1_000_000  # in nested lists and mappings, each counted as often as it is reached
 MOST_LISTS = 100_000  # and mappings and tuples in a pickle, which take torch 1 to 2 µs each; 10,000 tensors have half
@@ -53,11 +53,8 @@ def open_regular(path: str | os.PathLike, what: str, follow_links: bool = True) 
 def read_file(path: str | os.PathLike, most_bytes: int, what: str) -> bytes:
     """Returns the bytes of a regular file; it reads at most most_bytes + 1 bytes, whatever size the file system
     reports. what: see `open_regular`. Raises InputError where it can't be read, or is larger."""
-    try:
-        with open_regular(path, what) as file:
-            data = file.read(most_bytes + 1)
-    except OSError as error:
-        raise InputError(f"cannot read the {what} {shorten_path(path)}: {error.strerror or error}") from None
+    with refuse_os_errors(f"cannot read the {what} {shorten_path(path)}"), open_regular(path, what) as file:
+        data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
         raise InputError(f"{shorten_path(path)} has more than {most_bytes} bytes, which no {what} has")
     return data
@@ -134,11 +131,7 @@ def missing(path: Path) -> str:
 def require_checkpoint(path: Path) -> None:
     """Raises InputError unless the file is an undamaged archive such as torch writes. Reading it then takes no more
     memory than the file: nothing in it is compressed, runs code, or creates values that it does not contain."""
-    try:
-        file = open_regular(path, "checkpoint")
-    except OSError as error:
-        raise InputError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
-    with file:
+    with refuse_os_errors(f"cannot read the checkpoint {path}"), open_regular(path, "checkpoint") as file:
         if file.read(len(ZIP_MAGIC)) != ZIP_MAGIC:
             raise InputError(f"{path} is not a zerogo checkpoint")
         try:
