@@ -41,9 +41,8 @@ class EngineInProcess(EngineProcess):
     now: list[float] = [0.0]
 
     def __init__(self, command: Sequence[str], answer: Callable[[str], str] | None = None) -> None:
-        self.command, self._trouble, self._process, self._noise, self._reply = command, None, None, [], []
+        self.command, self._trouble, self._process, self._number = command, None, None, 0
         self._incoming = self._outgoing = self._stderr = b""
-        self._heard = self._number = 0
         self._has_spoken = self._is_closed = self._repeats_numbers = False
         self.is_numbering, self._answer_to, self._is_new = True, answer, answer is None
         self._delay = 0.8 if "slow" in command else 0.0
@@ -64,7 +63,7 @@ class EngineInProcess(EngineProcess):
             self._trouble, self._stderr = trouble, trouble.words.encode()
         if not said:
             self.now[0] += seconds
-        self._incoming, self._heard = self._incoming + said.encode(), self._heard + len(said.encode())
+        self._incoming += said.encode()
         return self._trouble is None or self._trouble.kind == "hang" or said != ""
 
     def _ending(self) -> str:

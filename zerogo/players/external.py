@@ -26,6 +26,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,10 +90,7 @@ class EngineProcess:
             if hasattr(self, "_process"):  # which nothing would guard
                 self._process.kill()
             raise EngineFault(f"could not be started: {error.strerror or error}") from None
-        self._incoming, self._outgoing, self._stderr = b"", b"", b""
-        self._reply: list[str] = []  # lines of the reply that is being read
-        self._noise: list[str] = []  # lines outside of replies
-        self._heard = 0  # bytes since the last reply
+        self._incoming, self._outgoing, self._stderr = b"", b"", b""  # _incoming: since the last reply
         self._has_spoken = self._is_closed = self._repeats_numbers = False
         self.is_numbering, self._number = True, 0
         self._selector = selectors.DefaultSelector()
@@ -151,7 +149,7 @@ class EngineProcess:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise Silence(f"no answer to {command!r} within {seconds:g} s")
-            if self._heard > MOST_BYTES:
+            if len(self._incoming) > MOST_BYTES:
                 raise EngineFault(f"more than {MOST_BYTES} bytes for an answer to {command!r}")
             if not self._read_and_write(left):
                 raise EngineFault(f"{self._ending()} at {command!r}{self._last_words()}")
@@ -181,30 +179,26 @@ class EngineProcess:
                 if not chunk:
                     self._selector.unregister(stderr)
             elif chunk := os.read(key.fd, 1 << 16):
-                self._incoming, self._heard = self._incoming + chunk, self._heard + len(chunk)
+                self._incoming += chunk
             else:
                 return False
         return True
 
     def _next_reply(self) -> tuple[bool, str, str] | None:
         """Returns the next reply, whether it is a "=", its number and its text, None while it is incomplete."""
-        *lines, rest = self._incoming.split(b"\n")
-        for place, raw in enumerate(lines):
-            line = raw.decode("utf-8", "replace").replace("\r", "").rstrip()
-            if self._reply and not line:
-                reply, self._reply, self._noise, self._has_spoken = self._reply, [], [], True
-                self._incoming = b"\n".join([*lines[place + 1 :], rest])
-                self._heard = len(self._incoming)
-                number, first = re.fullmatch(r".([0-9]*)(.*)", reply[0]).groups()
-                return reply[0][0] == "=", number, "\n".join([first.strip(), *reply[1:]]).strip()
-            if self._reply or line[:1] in ("=", "?"):
-                self._reply.append(line)
-            elif line:
-                self._noise = [*self._noise[-2:], line]
-            elif self._noise and self._has_spoken:
-                raise EngineFault(f"said {self._noise[0][:MOST_QUOTED]!r} where a reply begins with = or ?")
-        self._incoming = rest
-        return None
+        start = re.search(rb"^[=?]", self._incoming, re.MULTILINE)
+        *lines, _ = self._incoming[: start.start() if start else None].replace(b"\r", b"").split(b"\n")
+        for line, after in pairwise(lines):
+            if self._has_spoken and line.strip() and not after.strip():
+                noise = line.decode("utf-8", "replace")[:MOST_QUOTED]
+                raise EngineFault(f"said {noise!r} where a reply begins with = or ?")
+        end = re.compile(rb"\n[ \t\r]*\n").search(self._incoming, start.start()) if start else None
+        if end is None:
+            return None
+        reply = self._incoming[start.start() : end.start()].decode("utf-8", "replace").replace("\r", "")
+        self._incoming, self._has_spoken = self._incoming[end.end() :], True
+        number, text = re.fullmatch(r".([0-9]*)(.*)", reply, re.DOTALL).groups()
+        return reply[0] == "=", number, text.strip()
 
     def _ending(self) -> str:
         """Returns how the engine ended, in words."""
