@@ -164,7 +164,10 @@ class Engine:
             return Choice(int(RandomPlayer().choose(state, torch.tensor([self.game_number]), self.options.seed)))
         if self.game.is_over and not cleanup:
             return Choice(pass_action)
-        game = self.game.before_passes() if cleanup else self.game  # after two passes there is nothing to search
+        game = self.game
+        if cleanup:  # after two passes there is nothing to search
+            game = game.copy()
+            game.undo(len(game.last_passes()))
         if seconds is not None and seconds < CAUTION * (self.step_time.median + self.overhead.median):
             choice = Choice(self._best_by_prior(game, player))
         else:

@@ -122,12 +122,6 @@ class LiveGame:
         game._states, game.moves, game._remarks = self._states[:], self.moves[:], self._remarks[:]
         return game
 
-    def before_passes(self) -> "LiveGame":
-        """Returns a copy of the game before the passes at its end."""
-        game = self.copy()
-        game.undo(len(self.last_passes()))
-        return game
-
     def last_passes(self) -> list[Colour]:
         """Returns who made the passes at the end of the game."""
         return [colour for colour, _ in takewhile(lambda move: move[1] == self.size**2, reversed(self.moves))]

@@ -110,11 +110,6 @@ def indices(points: frozenset[Point] | set[Point], size: int) -> set[int]:
     return {row * size + column for row, column in points}
 
 
-def as_points(points: set[int], size: int) -> list[Point]:
-    """Returns indices as points."""
-    return [Point(*divmod(index, size)) for index in points]
-
-
 def _search_doubtful(state: GameState, owned: dict[String, float], limit: TimeLimit) -> dict[String, float]:
     """Returns each string's value: its ownership, or for a string in doubt the result of a search where there is
     time."""
@@ -210,7 +205,7 @@ def _find_seki(state: GameState, alive: dict[Colour, set[int]], dead: set[int]) 
     It is in seki if it has at most FEW_POINTS of eyespace, is not pass-alive, and shares a liberty with such a group of
     the other side."""
     size = state.rules.size
-    cleared = state.board.without(as_points(dead, size))
+    cleared = state.board.without(Point(*divmod(index, size)) for index in dead)
     territory = cleared.territory()
     weak, dame = [], {colour: set() for colour in Colour}
     for colour in Colour:
