@@ -64,7 +64,7 @@ def test_image_shows_stones_where_they_are():
 def test_visits_are_green_and_have_their_counts():
     visits = torch.zeros(10, dtype=torch.int64)
     visits[8], visits[0] = 900, 1
-    image = drawn(visits=visits)
+    image = drawn(heat=(visits / visits.sum(), [f"{number}" if number else "" for number in visits], picture.VISITS))
     assert changed_points(image, drawn(), 3) == {(2, 2), (0, 0)}
     tint = cut(image, 2, 2)[4, 20]
     assert tint[1] > tint[0] and tint[1] > tint[2]

@@ -8,7 +8,7 @@ size."""
 
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -217,11 +217,10 @@ def board_image(
     stones: Tensor,
     last_action: int | None = None,
     ownership_black: Tensor | None = None,
-    policy: Tensor | None = None,
     caption: str = "",
     cell: int = 24,
     *,
-    visits: Tensor | None = None,
+    heat: tuple[Tensor, Sequence[str], RGB] | None = None,
     candidates: Sequence[Any] = (),
     numbers: Mapping[int, int] | None = None,
     line: Sequence[tuple[int, int]] = (),
@@ -229,20 +228,19 @@ def board_image(
     """Returns a picture of the board with coordinates: uint8 [height, width, 3], RGB.
 
     last_action: marked by a red ring; a pass is written below. ownership_black: [N, N] in [-1, 1], drawn as squares in
-    the owner's colour, larger the surer, on empty points and on stones that are not their owner's. policy: [A],
-    probabilities, empty points tinted blue by their square root, with the percentage where it is 1 or more, pass below.
-    visits: [A], likewise green, with the counts. candidates: a search's moves, best first, as discs with win rate over
-    visits. numbers: move numbers to write, by point. line: (point, colour) of moves to come, drawn as pale stones with
-    numbers. caption: lines below. cell: pixels between two lines of the board; the point in row and column, counted
-    from 1, has its centre at row * cell, column * cell."""
+    the owner's colour, larger the surer, on empty points and on stones that are not their owner's. heat: the shares of
+    the moves [A], by whose square roots empty points are tinted, a label for each point, and a colour. candidates: a
+    search's moves, best first, as discs with win rate over visits; a pass is written below. numbers: move numbers to
+    write, by point. line: (point, colour) of moves to come, drawn as pale stones with numbers. caption: lines below.
+    cell: pixels between two lines of the board; the point in row and column, counted from 1, has its centre at row *
+    cell, column * cell."""
     size, numbers = stones.shape[0], numbers or {}
-    passes = [move for move in candidates if move.action == size**2]
-    drawing = _BoardDrawing(stones, cell, f"{caption}\n{_pass_line(last_action == size**2, policy, visits, passes)}")
-    if policy is not None:
-        drawing.heat(policy, 1.0, lambda share: f"{100 * share:.0f}" if share >= 0.01 else "", HEAT)
-    if visits is not None:
-        total = max(1.0, float(visits.sum()))
-        drawing.heat(visits, total, lambda count: shorten_count(round(count)) if count else "", VISITS)
+    on_pass = ["last move: pass"] if last_action == size**2 else []
+    passes = (move for move in candidates if move.action == size**2)
+    on_pass += [f"pass {100 * move.winrate:.1f} %, {shorten_count(move.visits)} visits" for move in passes]
+    drawing = _BoardDrawing(stones, cell, f"{caption}\n{', '.join(on_pass)}")
+    if heat is not None:
+        drawing.heat(*heat)
     drawing.stones()
     drawing.line(line)
     drawing.candidates(candidates)
@@ -252,17 +250,6 @@ def board_image(
     if last_action is not None and 0 <= last_action < size * size and last_action not in numbers:
         drawing.canvas.disc(drawing.spot(last_action), 0.27 * cell, None, MARK, max(1.2, 0.085 * cell))
     return drawing.canvas.finish()
-
-
-def _pass_line(is_last: bool, policy: Tensor | None, visits: Tensor | None, passes: Sequence[Any]) -> str:
-    """Returns the line on the pass: whether it was the last move, its probability, visits and win rate."""
-    words = ["last move: pass"] if is_last else []
-    if policy is not None:
-        words.append(f"pass {100 * float(policy[-1]):.1f} %")
-    if visits is not None and visits[-1] > 0:
-        words.append(f"pass {shorten_count(int(visits[-1]))} visits")
-    words += [f"{coords.GTP_PASS} {100 * m.winrate:.1f} %, {shorten_count(m.visits)} visits" for m in passes]
-    return ", ".join(words)
 
 
 class _BoardDrawing:
@@ -297,13 +284,11 @@ class _BoardDrawing:
         for point in star_points(self.size):
             canvas.disc(self.spot(point), max(1.5, 0.1 * cell), LINE)
 
-    def heat(self, values: Tensor, total: float, label_of: Callable[[float], str], colour: RGB) -> None:
-        """Tints the empty points by the square root of their share of the total, and writes the labels of the values:
-        [A], the pass is left out."""
-        needed = f"values of a {self.size}x{self.size} board are [{len(self.colours) + 1}], not {list(values.shape)}"
-        assert values.shape == (len(self.colours) + 1,), needed
-        for point, value in enumerate(values[:-1].float().tolist()):
-            share, label = value / total, label_of(value)
+    def heat(self, shares: Tensor, labels: Sequence[str], colour: RGB) -> None:
+        """Tints the empty points by the square roots of their shares: [A], the pass is left out. labels: of the points,
+        written on them."""
+        for point, share in enumerate(shares[:-1].float().tolist()):
+            label = labels[point]
             if self.colours[point] or (share < 0.001 and not label):
                 continue
             tint = heat_colour(colour, min(1.0, share) ** 0.5)

@@ -212,19 +212,20 @@ def _policy(scene: Scene) -> Shown:
     prior = scene.evaluation.prior[0]
     *shares, share_of_pass = (100 * prior).tolist()
     labels = [f"{share:.1f}" if share >= 0.05 else "" for share in shares]
-    text = f"{picture.grid_text(labels, scene.game.size, scene.stones)}\npass {share_of_pass:.1f} %"
-    return Shown(text, partial(_draw_board, scene, "probability of each move, %", policy=prior))
+    text, on_pass = picture.grid_text(labels, scene.game.size, scene.stones), f"pass {share_of_pass:.1f} %"
+    heat = prior, [f"{share:.0f}" if share >= 1 else "" for share in shares], picture.HEAT
+    caption = f"probability of each move, %; {on_pass}"
+    return Shown(f"{text}\n{on_pass}", partial(_draw_board, scene, caption, heat=heat))
 
 
 def _visits(scene: Scene) -> Shown:
     visits = scene.analysis.visits_by_action
     *counts, passes = visits.tolist()
-    grid = picture.grid_text(
-        [picture.shorten_count(count) if count else "" for count in counts], scene.game.size, scene.stones
-    )
-    caption = f"visits of each move, {visits.sum()} in all"
-    text = f"{grid}\npass {passes} visits of {visits.sum()}"
-    return Shown(text, partial(_draw_board, scene, caption, visits=torch.from_numpy(visits)))
+    labels = [picture.shorten_count(count) if count else "" for count in counts]
+    caption = f"visits of each move, {visits.sum()} in all; pass {passes}"
+    heat = torch.from_numpy(visits) / max(1, visits.sum()), labels, picture.VISITS
+    text = picture.grid_text(labels, scene.game.size, scene.stones)
+    return Shown(f"{text}\npass {passes} visits of {visits.sum()}", partial(_draw_board, scene, caption, heat=heat))
 
 
 def _ownership(scene: Scene) -> Shown:
