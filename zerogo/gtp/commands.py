@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import torch
 
 from zerogo import __version__, sgf
 from zerogo.errors import InputError, quote, shorten_path
@@ -168,7 +167,7 @@ def showboard(engine: GtpEngine) -> str:
     named = f"{engine.rules_name}: " if engine.rules_name else ""
     rows = [
         "",
-        board_text(torch.tensor(game.state.stones()), game.last_action),
+        board_text(game.state.stones(), game.last_action),
         f"move {len(game.moves) + 1}, {game.to_play.name.lower()} to play; black has captured {black}, white {white}",
         f"komi {rules.komi:g}; {named}{rulesets.described(rules)}",
         rulesets.deviations(engine.rules_name),

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import torch
-
 from zerogo import sgf
 from zerogo.cli import Setup, open_front_end
 from zerogo.errors import InputError, quote
@@ -55,8 +53,7 @@ class TextStyle:
 
     def board(self, game: LiveGame) -> str:
         """Returns the board with coordinates and the last move marked, and below it the prisoners."""
-        stones = torch.tensor(game.state.stones(), dtype=torch.int8)
-        lines = picture.board_text(stones, game.last_action).split("\n")
+        lines = picture.board_text(game.state.stones(), game.last_action).split("\n")
         if self.in_colour:
             lines[1 : game.size + 1] = [self._row(line) for line in lines[1 : game.size + 1]]
         captures = [f"{self.name(colour)} has taken {game.state.captures[colour]}" for colour in Colour]

@@ -163,10 +163,10 @@ def png(image: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def board_text(stones: Tensor, last_action: int | None = None) -> str:
+def board_text(stones: Sequence[Sequence[int]], last_action: int | None = None) -> str:
     """Returns the board in lines, `X` black and `O` white, with GTP's letters and numbers on all sides; the last move
-    stands in brackets, a pass in a line below."""
-    size = stones.shape[0]
+    is in brackets, a pass in a line below. stones: N rows from the top of 0, 1 and 2."""
+    size = len(stones)
     text = grid_text([""] * size**2, size, stones)
     if last_action == size**2:
         return f"{text}\nlast move: pass"
@@ -178,13 +178,13 @@ def board_text(stones: Tensor, last_action: int | None = None) -> str:
     return "\n".join(lines)
 
 
-def grid_text(labels: Sequence[str], size: int, stones: Tensor | None = None) -> str:
+def grid_text(labels: Sequence[str], size: int, stones: Sequence[Sequence[int]] | None = None) -> str:
     """Returns a label on every point in lines, with GTP's letters and numbers on all sides, all columns equally wide.
 
-    labels: of the points row by row, an empty one is shown as a dot. stones: int8 [N, N]; `X` and `O` stand where a
-    label is empty."""
+    labels: of the points row by row, an empty one is shown as a dot. stones: N rows of 0, 1 and 2, or int8 [N, N]; `X`
+    and `O` stand where a label is empty."""
     assert len(labels) == size * size, f"{len(labels)} labels for {size * size} points"
-    signs = ["."] * len(labels) if stones is None else [_SIGNS[colour] for colour in stones.flatten().tolist()]
+    signs = ["."] * len(labels) if stones is None else [_SIGNS[colour] for row in stones for colour in row]
     texts = [label or sign for label, sign in zip(labels, signs, strict=True)]
     width = max(map(len, texts))
     head = "   " + " ".join(f"{letter:>{width}}" for letter in coords.GTP_COLUMNS[:size])
