@@ -117,7 +117,7 @@ def test_every_view_draws_and_writes(run: Callable):
     paths, printed = run(f"@game.sgf --move 3 --what {','.join(VIEWS)} {NETWORK} --text --out all.png")
     assert paths == [Path("all.png")] and pixels(paths[0]).shape[1] > 3 * 336
     assert "game.sgf, move 3 (Black C2), White to move, tiny@5" in printed
-    assert "visits of 8 simulations" in printed and "White's win rate" in printed and "zero17, 17 planes" in printed
+    assert " visits of " in printed and "win rate, %, over visits" in printed and "zero17, 17 planes" in printed
     assert printed.count(" 3 ") >= 4 + 17, "a board for each of four views and for each plane"
 
 

@@ -276,26 +276,20 @@ def _planes(scene: Scene) -> Shown:
 
 
 class SceneView(NamedTuple):
-    """One thing to show. title: over it, with {side} for who is to move and {simulations} for those of the search.
-    needs: the field of `Models` that it can't do without."""
+    """One thing to show. title: over it. needs: the field of `Models` that it can't do without."""
 
     title: str
     show: Callable[[Scene], Shown]
     needs: str = "analyst"
 
-    def title_of(self, scene: Scene) -> str:
-        """Returns the title over a scene."""
-        simulations = scene.models.analyst.simulations if scene.models.analyst is not None else 0
-        return self.title.format(side=scene.to_play.name.capitalize(), simulations=simulations)
-
 
 VIEWS = {
     "board": SceneView("board", _board, ""),
     "policy": SceneView("policy", _policy),
-    "visits": SceneView("visits of {simulations} simulations", _visits),
+    "visits": SceneView("visits", _visits),
     "ownership": SceneView("ownership", _ownership),
     "value": SceneView("value: Black's win rate, %", _value),
-    "candidates": SceneView("{side}'s win rate, %, over visits", _candidates),
+    "candidates": SceneView("win rate, %, over visits", _candidates),
     "line": SceneView("best line", _line),
     "planes": SceneView("planes", _planes, "encoder"),
 }
@@ -334,7 +328,7 @@ def as_text(scene: Scene, what: Sequence[str]) -> str:
     """Returns the views of a scene as text, one below the other."""
     lines = [scene.heading]
     for view in (VIEWS[name] for name in what):
-        lines += [f"{view.title_of(scene)}:", view.show(scene).text]
+        lines += [f"{view.title}:", view.show(scene).text]
     return "\n".join(lines)
 
 
@@ -344,7 +338,7 @@ def as_image(scene: Scene, what: Sequence[str]) -> np.ndarray:
     rows = []
     if views:
         columns = len(views) if len(views) <= 3 else 2 if len(views) == 4 else 3
-        images, titles = [view.show(scene).draw() for view in views], [view.title_of(scene) for view in views]
+        images, titles = [view.show(scene).draw() for view in views], [view.title for view in views]
         rows.append(picture.mosaic(images, columns, 8, titles, scene.heading))
     if "planes" in what:
         planes = VIEWS["planes"].show(scene).draw()
