@@ -34,7 +34,7 @@ LOSSES = (
     (0.0, (64, 190, 120)), (0.03, (172, 206, 84)), (0.08, (240, 206, 72)), (0.15, (238, 146, 60)), (0.3, (214, 74, 62)),
 )  # fmt: skip
 POSITIVE, NEGATIVE, NOTHING = (24, 92, 190), (198, 56, 48), (238, 232, 220)
-TITLE = 14  # pixels of a line
+TITLE, GAP = 14, 8  # pixels of a line, and between pictures
 NUMBERS_FROM = 22  # pixels of a cell from which values that are neither 0 nor 1 are written
 LEFT, RIGHT, TOP, BOTTOM = 34, 10, 10, 20  # margins around a chart's curve, in pixels
 TEXT = 11  # pixels of a chart's lines
@@ -183,7 +183,6 @@ def grid_text(labels: Sequence[str], size: int, stones: Sequence[Sequence[int]] 
 
     labels: of the points row by row, an empty one is shown as a dot. stones: N rows of 0, 1 and 2, or int8 [N, N]; `X`
     and `O` stand where a label is empty."""
-    assert len(labels) == size * size, f"{len(labels)} labels for {size * size} points"
     signs = ["."] * len(labels) if stones is None else [_SIGNS[colour] for row in stones for colour in row]
     texts = [label or sign for label, sign in zip(labels, signs, strict=True)]
     width = max(map(len, texts))
@@ -373,31 +372,29 @@ def loss_colour(loss: float) -> RGB:
     return tuple(round(float(np.interp(loss, losses, channel))) for channel in zip(*colours, strict=True))
 
 
-def mosaic(
-    images: Sequence[np.ndarray], columns: int, gap: int = 6, titles: Sequence[str] = (), heading: str = ""
-) -> np.ndarray:
+def mosaic(images: Sequence[np.ndarray], columns: int, titles: Sequence[str] = (), heading: str = "") -> np.ndarray:
     """Returns pictures (uint8 [height, width, 3] of any sizes) as one, side by side in rows of `columns`.
 
     titles: one over each picture, or none. heading: over all of them, in as many lines as it needs."""
     above = TITLE + 8 if any(titles) else 0
-    width = max(image.shape[1] for image in images) + gap
-    whole_width = min(columns, len(images)) * width + gap
-    lines = wrap_text(heading, TITLE + 2, whole_width - 2 * gap)
-    top = len(lines) * (TITLE + 8) + (4 if lines else 0) + gap
+    width = max(image.shape[1] for image in images) + GAP
+    whole_width = min(columns, len(images)) * width + GAP
+    lines = wrap_text(heading, TITLE + 2, whole_width - 2 * GAP)
+    top = len(lines) * (TITLE + 8) + (4 if lines else 0) + GAP
     places = []
     for start in range(0, len(images), columns):
         row = images[start : start + columns]
-        places += [(top, gap + column * width) for column in range(len(row))]
-        top += above + max(image.shape[0] for image in row) + gap
+        places += [(top, GAP + column * width) for column in range(len(row))]
+        top += above + max(image.shape[0] for image in row) + GAP
     whole = np.full((top, whole_width, 3), 255, dtype=np.uint8)
     for image, (y, x) in zip(images, places, strict=True):
         whole[y + above : y + above + image.shape[0], x : x + image.shape[1]] = image
     picture = Image.fromarray(whole)
     draw = ImageDraw.Draw(picture)
     for number, line in enumerate(lines):
-        draw.text((gap, gap + TITLE / 2 + 2 + number * (TITLE + 8)), line, fill=INK, font=font(TITLE + 2), anchor="lm")
+        draw.text((GAP, GAP + TITLE / 2 + 2 + number * (TITLE + 8)), line, fill=INK, font=font(TITLE + 2), anchor="lm")
     for title, (y, x) in zip(titles, places, strict=False):
-        draw.text((x + 1, y + above / 2), _shorten(title, width - gap), fill=INK, font=font(TITLE - 1), anchor="lm")
+        draw.text((x + 1, y + above / 2), _shorten(title, width - GAP), fill=INK, font=font(TITLE - 1), anchor="lm")
     return np.asarray(picture)
 
 
@@ -408,7 +405,7 @@ def _shorten(text: str, width: int) -> str:
     return text
 
 
-def plane_image(values: Tensor, stones: Tensor | None = None, cell: int = 16) -> np.ndarray:
+def plane_image(values: Tensor, stones: Tensor, cell: int) -> np.ndarray:
     """Returns one plane of features as squares: uint8 [N * cell + 1, N * cell + 1, 3].
 
     values: [N, N], blue where positive and red where negative, the stronger the larger, up to the largest (at least 1);
@@ -421,8 +418,7 @@ def plane_image(values: Tensor, stones: Tensor | None = None, cell: int = 16) ->
         fill = mix_colours(NOTHING, POSITIVE if value > 0 else NEGATIVE, min(1.0, abs(value) / largest))
         canvas.box((column * cell, row * cell), ((column + 1) * cell, (row + 1) * cell), fill, (216, 208, 194))
         centre = (column + 0.5) * cell, (row + 0.5) * cell
-        colour = 0 if stones is None else int(stones[row, column])
-        if colour:
+        if colour := int(stones[row, column]):
             canvas.disc(centre, 0.2 * cell, BLACK if colour == 1 else WHITE, FAINT)
         elif value not in (0.0, 1.0) and cell >= NUMBERS_FROM:
             canvas.text(centre, f"{value:.2g}", round(0.36 * cell), readable_ink(fill))
@@ -436,14 +432,14 @@ def planes_image(planes: Tensor, names: Sequence[str], stones: Tensor, heading: 
     size = planes.shape[-1]
     cell = max(8, min(40, 190 // size))
     columns = max(1, min(len(planes), 1500 // (size * cell + 7)))
-    return mosaic([plane_image(plane, stones, cell) for plane in planes], columns, 8, names, heading)
+    return mosaic([plane_image(plane, stones, cell) for plane in planes], columns, names, heading)
 
 
-def winrate_chart(winrates_black: Sequence[float], ply: int, width: int, height: int, caption: str = "") -> np.ndarray:
+def winrate_chart(winrates_black: Sequence[float], ply: int, width: int, height: int, caption: str) -> np.ndarray:
     """Returns a chart of Black's win rate over the moves of a game: uint8 [height, width, 3].
 
-    winrates_black: 0 to 1, before the first move, after it, and so on; nan leaves a gap. ply: the moment that is
-    marked. caption: lines below, within the height."""
+    winrates_black: 0 to 1, before the first move, after it, and so on. ply: the moment that is marked. caption: lines
+    below, within the height."""
     lines = wrap_text(caption, TEXT + 1, width - 8)
     canvas = Canvas(width, height, PAPER)
     bottom = height - BOTTOM - len(lines) * (TEXT + 6)
@@ -458,14 +454,13 @@ def winrate_chart(winrates_black: Sequence[float], ply: int, width: int, height:
         canvas.text((LEFT - 5, _spot(0, rate)[1]), f"{100 * rate:.0f}", TEXT, INK, "rm")
     for index in range(0, last + 1, max(1, round(round_step(last, 8)))):
         canvas.text((_spot(index, 0)[0], bottom + 10), str(index), TEXT, INK)
-    curve = [_spot(index, rate) for index, rate in enumerate(winrates_black) if rate == rate]
+    curve = [_spot(index, rate) for index, rate in enumerate(winrates_black)]
     if len(curve) > 1:
         floor = _spot(0, 0)[1]
         canvas.polygon([(curve[0][0], floor), *curve, (curve[-1][0], floor)], (60, 58, 56, 110))
         canvas.line(curve, INK, 1.6)
-    if 0 <= ply < len(winrates_black) and winrates_black[ply] == winrates_black[ply]:
-        canvas.line([_spot(ply, 0), _spot(ply, 1)], (*MARK, 110))
-        canvas.disc(_spot(ply, winrates_black[ply]), 4, MARK)
+    canvas.line([_spot(ply, 0), _spot(ply, 1)], (*MARK, 110))
+    canvas.disc(curve[ply], 4, MARK)
     for number, text in enumerate(lines):
         canvas.text((4, bottom + BOTTOM + (number + 0.5) * (TEXT + 6)), text, TEXT + 1, INK, "lm")
     return canvas.finish()

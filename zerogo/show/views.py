@@ -339,11 +339,11 @@ def as_image(scene: Scene, what: Sequence[str]) -> np.ndarray:
     if views:
         columns = len(views) if len(views) <= 3 else 2 if len(views) == 4 else 3
         images, titles = [view.show(scene).draw() for view in views], [view.title for view in views]
-        rows.append(picture.mosaic(images, columns, 8, titles, scene.heading))
+        rows.append(picture.mosaic(images, columns, titles, scene.heading))
     if "planes" in what:
         planes = VIEWS["planes"].show(scene).draw()
-        rows.append(planes if views else picture.mosaic([planes], 1, 8, (), scene.heading))
-    return rows[0] if len(rows) == 1 else picture.mosaic(rows, 1, 8)
+        rows.append(planes if views else picture.mosaic([planes], 1, (), scene.heading))
+    return rows[0] if len(rows) == 1 else picture.mosaic(rows, 1)
 
 
 def _write_pictures(scenes: list[Scene], what: Sequence[str], out: Path | None) -> None:
