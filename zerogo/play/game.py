@@ -297,9 +297,7 @@ class TerminalGame:
             self.say(str(error))
 
 
-def make_terminal_game(
-    arguments: argparse.Namespace, ask: Callable[[str], str], say: Callable[[str], None] = print
-) -> TerminalGame:
+def make_terminal_game(arguments: argparse.Namespace, ask: Callable[[str], str]) -> TerminalGame:
     """Returns the game of a command line, and prints its players and rules. Raises InputError for bad settings."""
     _check_save(arguments.save, arguments.sgf)
     setup = open_front_end(arguments, (arguments.black, arguments.white))
@@ -316,11 +314,11 @@ def make_terminal_game(
         analyst = analysts[0] if analysts else setup.analyst(ADVISER)
         return Engine.of_analyst(analyst, game, Options(seed=setup.config.run.seed))
 
-    terminal_game = TerminalGame(game, names, arguments.save, bots, _make_adviser, style, ask, say)
+    terminal_game = TerminalGame(game, names, arguments.save, bots, _make_adviser, style, ask, print)
     players, rules = ", ".join(f"{style.name(colour)}: {names[colour]}" for colour in Colour), game.rules
-    say(f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rulesets.described(rules)}")
+    print(f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rulesets.described(rules)}")
     for note in [*notes, *(["type help for the commands"] if terminal_game.has_people else [])]:
-        say(note)
+        print(note)
     return terminal_game
 
 
