@@ -86,9 +86,9 @@ def canonical(name: str) -> str:
 
 def named(name: str, size: int, komi: float | None = None) -> Rules:
     """Returns the rules of a name such as "chinese" or "nz"; komi None is the usual. Raises InputError for others."""
-    if not (known := canonical(name)):
+    if not (row := canonical(name)):
         raise InputError(f"there are no rules {quote(name)}; allowed are {', '.join(RULESETS)}")
-    ruleset = RULESETS[known]
+    ruleset = RULESETS[row]
     return Rules(size, ruleset.komi if komi is None else komi, ruleset.superko, ruleset.suicide, ruleset.scoring)
 
 

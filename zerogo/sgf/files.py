@@ -231,9 +231,9 @@ class _RecordReader:
         # KataGo reads 275, 325, 350 and 375 of these programs as stones, and 550, 650, 700 and 750 as points; Fox's
         # KM[50] is half a point under Japanese rules.
         is_area = rulesets.canonical(self.named_rules) not in ("japanese", "korean")
-        unit, parts = ("stone", 50) if is_area and 250 <= abs(komi) <= 400 else ("point", 100)
-        self.notes.append(f"KM is {text}, hundredths of a {unit}; the komi is assumed to be {komi / parts:g} points")
-        return komi / parts
+        unit, divisor = ("stone", 50) if is_area and 250 <= abs(komi) <= 400 else ("point", 100)
+        self.notes.append(f"KM is {text}, hundredths of a {unit}; the komi is assumed to be {komi / divisor:g} points")
+        return komi / divisor
 
     def _rules(self, komi: float, default: Rules | None) -> tuple[Rules, bool]:
         """Returns the rules of our own property or RU, and whether the file has any; adds assumptions to the notes."""

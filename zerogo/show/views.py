@@ -181,8 +181,8 @@ class Scene:
 @cache
 def evaluate_winrates(game: ShownGame, analyst: Analyst) -> np.ndarray:
     """Returns Black's chances to win after 0, 1, 2, … moves, by the network alone: float64 [moves + 1]."""
-    parts = analyst.evaluate_game(game.record, game.last)
-    return np.array([rate for winrates, _ in parts for rate in winrates])
+    batches = analyst.evaluate_game(game.record, game.last)
+    return np.array([rate for winrates, _ in batches for rate in winrates])
 
 
 # The views
