@@ -39,11 +39,10 @@ BENCHES = {
     "gpu": ("all important measurements on a GPU, in ten minutes", {"part": "", "device": "auto"}),
     "learn": ("strength over minutes, games and simulations of training", LEARN),
 }
-# What the help says of an option, of one bench's under "NAME option", before the default.
+# What the help says of an option, before the default.
 HELP = {
     "size": "side of the board, or several as 9,19",
-    "batch": "positions evaluated at once, or several as 64,{}",
-    "board batch": "games played at once, or several as 64,{}",
+    "batch": "games played, or positions evaluated, at once; or several such numbers as 64,256",
     "device": "auto, cpu or cuda",
     "checkpoint": "a checkpoint or a KataGo network, in place of a fresh network of those blocks and channels",
     "encoder": f"also measure an encoder: {', '.join(ENCODERS)}, or groups as stones+liberties:8",
@@ -53,15 +52,15 @@ HELP = {
     "rounds": "rounds, of which the best or the median counts",
     "blocks": "residual blocks",
     "channels": "channels of the trunk",
-    "precision": "auto, float32 or bfloat16",
+    "precision": "arithmetic of the network",
     "sims": "simulations per move",
-    "algorithm": "puct or gumbel",
+    "algorithm": "of the search",
     "leaves": "leaves of one tree selected in one step",
     "spread": "standard deviation of the policy's logits over a board, about 2 in a trained network; 0: that of "
     "a fresh network",
-    "kernels": "compiled, or plain for torch alone",
+    "kernels": "plain: torch alone",
     "profile": "also print torch's profile of one more move, the most costly operations first",
-    "superko": "positional, situational or simple",
+    "superko": "which repetition is illegal",
     "config": "YAML file with the settings of the runs",
     "set": "settings that replace those of the file, as 'training.batch=64 search.c_scale=2'",
     "minutes": "minutes of training for each seed, matches not counted",
@@ -71,24 +70,27 @@ HELP = {
     "games": "games against each opponent",
     "simulations": "simulations per move in the matches",
     "out": "folder of the runs, learn.jsonl and charts for TensorBoard; the same command resumes after an interruption",
-    "part": "kernels or run: only that part (default: all parts, with verdicts)",
+    "part": "only that part (default: all parts, with verdicts)",
 }
 PEERS = {"board": "pgx", "search": "mctx"}
-# The least and the largest value of an option.
-LIMITS = dict.fromkeys(("sims", "leaves", "seeds", "points", "games", "simulations", "rounds"), (1,))
-LIMITS |= {"seconds": (0.001,), "spread": (0, 10), "processes": (0,)}
+# What an option accepts: the words, or a function that reads it; any other option what its default's type reads.
+ALLOWED = dict.fromkeys(("sims", "leaves", "seeds", "points", "games", "simulations", "rounds"), cli.number(int, 1))
+ALLOWED |= dict.fromkeys(("processes", "threads"), cli.number(int, 0))
+ALLOWED |= {"seconds": cli.number(float, 0.001), "spread": cli.number(float, 0, 10), "kernels": ("compiled", "plain")}
+ALLOWED |= {"algorithm": ("gumbel", "puct"), "superko": ("positional", "situational", "simple")}
+ALLOWED |= {"precision": ("auto", "float32", "bfloat16"), "part": ("kernels", "run")}
 
 
 def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
     """Adds the options of a bench."""
     for option, default in BENCHES[name][1].items():
-        text = HELP.get(f"{name} {option}", HELP[option]).format(default)
+        allowed = ALLOWED.get(option, type(default))
         if default is False:
-            parser.add_argument(f"--{option}", action="store_true", help=text)
+            parser.add_argument(f"--{option}", action="store_true", help=HELP[option])
         else:
-            default_text = "" if default == "" else f" (default {str(default).removesuffix('.0')})"
-            kind = cli.number(type(default), *LIMITS[option]) if option in LIMITS else type(default)
-            parser.add_argument(f"--{option}", type=kind, default=default, help=text + default_text)
+            text = HELP[option] + ("" if default == "" else f" (default {str(default).removesuffix('.0')})")
+            settings = {"type": allowed} if callable(allowed) else {"choices": allowed}
+            parser.add_argument(f"--{option}", default=default, help=text, **settings)
     if library := PEERS.get(name):
         add, peer = parser.add_argument, f"time {library} as well, alternating with zerogo on its device (9x9, 19x19)"
         batches = "the peer's games at once, or several numbers, of which its best counts (default as --batch)"

@@ -36,7 +36,6 @@ from zerogo import bench, board, kernels
 from zerogo.bench import PeerProcess
 from zerogo.bench.net import NetworkSetup
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
-from zerogo.errors import InputError
 from zerogo.pipeline.snapshots import join_results
 from zerogo.search import Search
 from zerogo.selfplay import SelfPlay, SelfPlayResult
@@ -51,8 +50,6 @@ PROFILED_OPERATIONS = 25
 @torch.inference_mode()
 def run_search(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch."""
-    if args.kernels not in KINDS:
-        raise InputError(f"--kernels is {args.kernels!r}; allowed are {' and '.join(KINDS)}")
     for size, batch in bench.sizes_and_batches(args):
         with KINDS[args.kernels]():
             _measure(args, NetworkSetup(args, size, batch * args.leaves), batch)
