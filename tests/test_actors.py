@@ -67,7 +67,7 @@ def test_a_run_learns_from_actors_alone(begun: Path, tmp_path: Path) -> None:
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
     here = shards(tmp_path / "tiny")
     samples, games = sum(len(load_with_about(path)[0]) for path in here), games_of(here)
-    records = [record for path in here for record in load_with_about(path)[1]["records"]]
+    lengths = [length for path in here for length in load_with_about(path)[1]["games"]["lengths"]]
     run = tiny.run(tmp_path, *ALONE, "pipeline.iterations=1", "replay.min_window=1999", resume=True)
     newest = next(snapshots.starts(run))
     before = checkpoint.load(checkpoint.paths(begun / "tiny")[0])
@@ -79,13 +79,10 @@ def test_a_run_learns_from_actors_alone(begun: Path, tmp_path: Path) -> None:
     numbers = tiny.lines(run / "logs" / "metrics.jsonl")[-1]
     assert numbers["selfplay/game_length_plies"] > 0 and numbers["selfplay/games_per_s"] < 1e5
     assert numbers["sanity/new_samples_age_iterations"] == 1
-    shown = {int(path.stem[5:]): sgf.read(path) for path in (run / "games").iterdir()}
-    assert len(shown) == len(records) == games and all(8 <= number < newest.counters["games"] for number in shown)
-    assert sorted(len(game.moves) for game in shown.values()) == sorted(len(one[2].split()) for one in records)
-    known = tiny.all_samples(run)
-    assert all(len(game.moves) > int(known.ply[known.game == number].max()) for number, game in shown.items())
-    assert not any(sgf.replay(game)[1] for game in shown.values())
-    own = known.game
+    shown = [sgf.read(path) for path in (run / "games").glob(f"game-{here[0].name[:12]}-*.sgf")]
+    assert len(shown) == games and not any(sgf.replay(game)[1] for game in shown)
+    assert sorted(len(game.moves) for game in shown) == sorted(lengths)
+    own = tiny.all_samples(run).game
     assert len(own.unique()) == 8 + games and int(own.max()) < newest.counters["games"]
 
 
@@ -174,14 +171,6 @@ WRONG: dict[str, Callable[[Path], Any]] = {
     "short_values from": lambda path: changed(path, short_values=lambda values: values + 2),
     "captures from": lambda path: changed(path, captures=lambda captures: captures - 1),
     "a black and a white stone": lambda path: changed(path, rows=lambda rows: rows | 1),
-    "invalid: it has other rules": lambda path: changed(path, lambda about: about["records"][0][1].__setitem__(1, 9.5)),
-    "invalid: its moves": lambda path: changed(path, lambda about: about["records"][0].__setitem__(2, "4 99")),
-    "invalid: 5 is not a valid": lambda path: changed(path, lambda about: about["records"][0].__setitem__(5, 5)),
-    "invalid: invalid literal": lambda path: changed(path, lambda about: about["records"][0].__setitem__(2, "one")),
-    "records[0] has 0 entries": lambda path: changed(path, lambda about: about["records"].insert(0, [])),
-    "more SGF games": lambda path: changed(
-        path, lambda about: about["records"].extend([[k + 900, *about["records"][0][1:]] for k in range(99)])
-    ),
     "about.games lacks moves": lambda path: changed(path, lambda about: about["games"].pop("moves")),
     "about is no mapping": lambda path: save_shard(path, load_with_about(path)[0]),
 }
@@ -210,7 +199,7 @@ def test_an_actor_that_is_stopped_while_the_disk_is_full_writes_no_game_twice(
     run, failures = shutil.copytree(begun / "tiny", tmp_path / "tiny"), [None, OSError(errno.ENOSPC, "no room")]
     for path in shards(run):
         path.unlink()
-    assert 5 * actors.MOST_GAMES + 20 * actors.MOST_RECORDS < MOST_ABOUT
+    assert 6 * actors.MOST_GAMES < MOST_ABOUT
 
     def leave_at_the_next_wait(signals: Signals, seconds: float) -> None:
         signals.exit_signal = signal.SIGTERM
@@ -229,10 +218,10 @@ def test_an_actor_that_is_stopped_while_the_disk_is_full_writes_no_game_twice(
     actor._save = save_or_fail
     with pytest.raises(Interrupted):
         actor.run()
-    numbers = [record[0] for path in shards(run) for record in load_with_about(path)[1]["records"]]
-    assert len(numbers) == len(set(numbers)) == actor.games == games_of(shards(run)) > 3
-    said, result = [], SelfPlayResult()
-    assert inbox(run, said).take(result, 0, 1) == actor.games == len(result.games) and not said
+    played = list((run / "games").glob(f"game-{actor.name}-*.sgf"))
+    assert len(played) == actor.games == games_of(shards(run)) > 3
+    said = []
+    assert inbox(run, said).take(SelfPlayResult(), 0, 1) == actor.games and not said
 
 
 def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, monkeypatch) -> None:

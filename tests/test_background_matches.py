@@ -19,6 +19,7 @@ from zerogo.errors import InputError
 from zerogo.pipeline import Matches, run
 from zerogo.pipeline import matches as of_runs
 from zerogo.pipeline.matches import BackgroundMatches, measure
+from zerogo.pipeline.snapshots import RunState
 from zerogo.selfplay.playout import RandomPlayer
 from zerogo.system.telemetry import Telemetry
 
@@ -36,7 +37,7 @@ def matches(*overrides: str) -> Matches:
 
 
 def background(run: Matches, tmp_path: Path, lines: list[str]) -> BackgroundMatches:
-    return BackgroundMatches(run, Telemetry(tmp_path / "logs"), lines.append)
+    return BackgroundMatches(run, Telemetry(tmp_path / "logs"), lines.append, RunState())
 
 
 def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) -> None:

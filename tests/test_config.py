@@ -14,7 +14,7 @@ from tables import tables
 
 from zerogo import config
 from zerogo.config import Config, GameConfig, NetworkConfig, load
-from zerogo.config.sections import FIXED, SECTIONS, Section, allowed, default_of, settings_of
+from zerogo.config.sections import FIXED, FOLLOWS_FROM, SECTIONS, Section, allowed, default_of, settings_of
 from zerogo.errors import InputError
 from zerogo.features import make_encoder
 from zerogo.rules import Rules
@@ -55,7 +55,7 @@ def test_shipped_configs_say_what_differs_from_the_defaults(path: Path) -> None:
     for section, entries in yaml.safe_load(path.read_text()).items():
         same = {key for key in entries if settings.to_dict()[section][key] == default[section][key]}
         assert same <= ({"size", "komi"} if section == "game" else set()), (section, same)
-    assert all(settings.game.rules(komi).komi == komi for komi in settings.game.drawn_komi())
+    assert all(Rules(settings.game.size, komi).komi == komi for komi in settings.game.drawn_komi())
 
 
 def test_dump_is_complete_and_reads_back(tmp_path: Path) -> None:
@@ -86,7 +86,8 @@ def test_a_setting_that_became_a_constant_is_known_by_its_value() -> None:
     for key, fixed in FIXED.items():
         section, _, name = key.partition(".")
         assert config.from_dict({section: {name: fixed}}) == Config()
-        sentence = re.escape(f"{key} is no longer a setting; it is always {json.dumps(fixed)}")
+        now = f"follows from {FOLLOWS_FROM[key]}" if key in FOLLOWS_FROM else f"is always {json.dumps(fixed)}"
+        sentence = re.escape(f"{key} is no longer a setting; it {now}")
         with pytest.raises(InputError, match=sentence):
             config.from_dict({section: {name: "else"}})
         with pytest.raises(InputError, match=sentence):
@@ -181,7 +182,7 @@ def test_a_run_on_several_boards() -> None:
     mixed = load(None, [SIZES, "game.size=13", "game.komi_spread=2"])
     game, one = mixed.game, Config().game
     assert (game.all_sizes, game.largest_size, one.all_sizes, one.largest_size) == ((7, 13), 13, (9,), 9)
-    assert (game.rules(), game.rules(size=7), game.rules(3.5, 7).komi) == (Rules(13, 7.5), Rules(7, 9.0), 3.5)
+    assert (game.rules(), game.rules(7)) == (Rules(13, 7.5), Rules(7, 9.0))
     assert game.drawn_komi(9.0) == (7.0, 7.5, 8.0, 8.5, 9.0, 9.5, 10.0, 10.5, 11.0)
     assert game.drawn_komi() == (5.5, 6.0, 6.5, 7.0, 7.5, 8.0, 8.5, 9.0, 9.5)
     assert (game.plies(7), game.plies()) == (98, 338)
@@ -197,4 +198,4 @@ def test_sections_check_themselves() -> None:
     with pytest.raises(InputError, match="network.blocks is 0"):
         NetworkConfig(blocks=0)
     game = GameConfig(size=5, komi=24.5, random_komi_share=0.5, komi_low=20, komi_high=21, move_cap=7)
-    assert (game.drawn_komi(), game.plies(), game.rules(20.5).komi) == ((20.0, 20.5, 21.0), 7, 20.5)
+    assert (game.drawn_komi(), game.plies()) == ((20.0, 20.5, 21.0), 7)

@@ -193,13 +193,14 @@ def test_an_engine_that_knows_them_is_told_rules_and_seeds(tmp_path: Path) -> No
     assert told() == before
 
 
-def test_what_can_not_start_is_refused_at_once() -> None:
+def test_what_can_not_start_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for mode, size, sentence in TABLES["what can not start"]:
         with pytest.raises(InputError, match=sentence):
             use(mode).check(Rules(size))
-    settings = config("evaluation.engine_start_seconds=0.2").evaluation
+    monkeypatch.setattr(external, "START_SECONDS", 0.2)
+    settings = config("evaluation.engine_seconds=0.1").evaluation
     slow = make_player(command("slow"), settings, torch.device("cpu"), torch.float32)
-    with pytest.raises(InputError, match=r"'list_commands' within 0.2 s; .* engine_start_seconds 0.2; it was started"):
+    with pytest.raises(InputError, match=r"'list_commands' within 0.2 s; .*engine_seconds is 0.1; it was started"):
         slow.check(RULES)
 
 

@@ -205,7 +205,7 @@ def test_a_run_from_a_file_is_written_again(tmp_path: Path) -> None:
     settings = tiny.config(
         f"run.directory={tmp_path}", "pipeline.iterations=1", "replay.min_window=16", f"run.start_from={path}"
     )
-    train(checkpoint.adopt_architecture(settings)[0])
+    train(checkpoint.adopt_architecture(settings, ())[0])
     trained = checkpoint.load_newest(tmp_path / "tiny")
     assert trained.step > 1 and trained.sizes == {3} and trained.config.network.architecture == "katago"
     before, after = checkpoint.load(path), tmp_path / "new.bin.gz"

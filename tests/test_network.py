@@ -9,7 +9,6 @@ from interpreting import interpreted
 
 from zerogo import tuning
 from zerogo.config import NetworkConfig
-from zerogo.errors import InputError
 from zerogo.network import Network, inference_copy, pool
 
 SMALL = NetworkConfig(blocks=3, channels=12, pooling_every=2, pooling_channels=8, head_channels=8, value_hidden=16)
@@ -92,13 +91,11 @@ def test_epilogues_by_a_kernel(
     """The faster way is chosen; and one pass behind every convolution does what several do."""
     network, given = make_network(), make_input(3, 4)
     playing = inference_copy(network, "cpu", dtype, ("policy", "value"))
-    with pytest.raises(InputError, match="run.epilogues is on, but"):
-        tuning.pick_epilogues("on", playing)
-    assert tuning.pick_epilogues("auto", playing) == "off"
+    assert tuning.pick_epilogues(playing) == tuning.pick_epilogues(playing, "on") == "off"
     use(way)
     rates = iter((1.0, 2.0, 2.0, 1.0))
     monkeypatch.setattr(tuning, "speed", lambda *_, **__: next(rates))
-    choices = [tuning.pick_epilogues(choice, playing) for choice in ("auto", "auto", "off", "on")]
+    choices = [tuning.pick_epilogues(playing, earlier) for earlier in ("", "", "off", "on")]
     assert choices == ["on", "off", "off", "on"]
     expected = inference_copy(network, "cpu", dtype)(*given)
     assert all((output - expected[name]).abs().max() < tolerance for name, output in playing(*given).items())

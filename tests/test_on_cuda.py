@@ -170,12 +170,13 @@ MOVES |= {("gumbel", "torch"): (10, 2500, 3000), ("puct", "torch"): (6, 2500, 30
 def test_the_host_waits_once_in_a_move_and_once_for_ended_games(algorithm: str, by: str) -> None:
     """With Triton; torch alone waits where it does not know how many nodes are kept, or points alive. No simulation
     waits. Games that have ended are taken in while the device simulates, when the next ones are drawn, too."""
-    words = (f"search.algorithm={algorithm}", "search.cuda_graph=false", "selfplay.slots=3", "selfplay.resign_share=0")
-    settings, kinds = tiny.config(*WORDS, *words, "selfplay.opening_plies=0.1"), set()
+    words = f"search.algorithm={algorithm} selfplay.slots=3 selfplay.resign_share=0 selfplay.opening_plies=0.1".split()
+    settings, kinds = tiny.config(*WORDS, *words), set()
+    search = dataclasses.replace(settings.search, cuda_graph=False)
     waits, least, most = MOVES[algorithm, by]
     with nullcontext() if by == "triton" else kernels.plain():
         evaluator = network_evaluator(make_encoder("zero17", True), CUDA)
-        selfplay = SelfPlay(settings.game, settings.search, settings.selfplay, evaluator, CUDA, seed=1)
+        selfplay = SelfPlay(settings.game, search, settings.selfplay, evaluator, CUDA, seed=1)
         for _ in range(4):
             collected = SelfPlayResult()
             with seen() as simulations:
@@ -240,7 +241,7 @@ def test_a_training_step_waits_for_nothing(sizes: str) -> None:
 
 # Whole programs
 
-SMALLEST = "run.device=cuda run.kernels=plain search.cuda_graph=false game.size=2 game.komi=0.5 game.move_cap=4".split()
+SMALLEST = "run.device=cuda run.kernels=plain game.size=2 game.komi=0.5 game.move_cap=4".split()
 SMALLEST += "selfplay.slots=4 selfplay.random_opening_games=8 pipeline.games_per_iteration=4".split()
 
 

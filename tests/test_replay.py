@@ -17,7 +17,7 @@ from zerogo.replay import Replay, Samples, load_shard, save_shard, window
 from zerogo.rules import Rules
 
 SETTINGS = ReplayConfig(min_window=64, capacity=256, shard_samples=32, reuse=2.0)
-KEEPING = dataclasses.replace(SETTINGS, keep_shards=True)
+KEEPING = dataclasses.replace(SETTINGS, archive_samples=10**6)
 
 
 def games(count: int, size: int, seed: int) -> board.State:
@@ -37,7 +37,7 @@ def make_samples(first: int, count: int, size: int = 5, network_step: int = 1) -
 
 def numbers(buffer: Replay) -> list[int]:
     """The numbers of the samples in memory, oldest first."""
-    return buffer.read(buffer._newest(len(buffer))).root_value.to(torch.int64).tolist()
+    return buffer.newest(len(buffer)).root_value.to(torch.int64).tolist()
 
 
 def add(buffer: Replay, first: int, last: int) -> None:
@@ -77,7 +77,7 @@ def test_a_sample_comes_back_as_it_was_added(tmp_path):
     samples = make_samples(0, 200, size=5)
     buffer = Replay(SETTINGS, 5)
     buffer.add(samples)
-    held = buffer.read(buffer._newest(200))
+    held = buffer.newest(200)
     for name, tensor in vars(samples).items():
         assert torch.equal(getattr(held, name).to(tensor.dtype), tensor), name
     save_shard(tmp_path / "x.npz", samples)
@@ -246,25 +246,10 @@ def test_shards_that_left_the_window_for_good_are_removed_when_no_snapshot_needs
     for one, newest in ((state, 899), (buffer.state_dict(), 999)):
         again = reopened(tmp_path / "a", one)
         assert numbers(again)[-again.window :] == [*range(newest + 1 - again.window, newest + 1)]
-    kept = filled(tmp_path / "b", 1000, dataclasses.replace(SETTINGS, keep_shards=True))
+    kept = filled(tmp_path / "b", 1000, KEEPING)
     kept.after_snapshot()
     kept.after_snapshot()
     assert len(list((tmp_path / "b").glob("shard-*"))) == 1000 // 32
-
-
-def test_policies_that_were_found_anew_survive(tmp_path):
-    buffer = filled(tmp_path, 80)
-    slots, policy = torch.arange(10, 40), torch.full((30, 26), 0.5)
-    buffer.update_policies(slots, policy, torch.zeros(30))
-    buffer.add(make_samples(80, 20))
-    buffer.flush()
-    state = buffer.state_dict()
-    assert state["policies"]["age"].tolist() == [*range(90, 60, -1)], "a snapshot holds them alone"
-    again = reopened(tmp_path, state)
-    assert torch.equal(again.newest(100).policy, buffer.newest(100).policy)
-    assert torch.equal(again.oldest_policies(100), buffer.oldest_policies(100))
-    again.add(make_samples(100, SETTINGS.capacity))
-    assert "policies" not in again.state_dict()
 
 
 def test_samples_of_another_size_are_refused(tmp_path):

@@ -21,12 +21,10 @@ from zerogo.board.rng import Purpose
 from zerogo.config import Config
 from zerogo.pipeline import generate, train
 from zerogo.players.analyst import analyst_of_playouts, autotune_leaves
-from zerogo.replay import Replay, Samples
+from zerogo.replay import Samples
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
-from zerogo.search import Search
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, random_games
-from zerogo.selfplay.reanalysis import reanalyse
 from zerogo.selfplay.resignation import NEEDED, THRESHOLDS, Resignation
 from zerogo.system import runtime
 from zerogo.tuning import slots
@@ -181,38 +179,6 @@ def test_short_values_are_averages_of_root_values_and_the_result(overrides: list
                 average_black, rest = average_black + rest * share * value_black, rest * (1 - share)
             average_black += rest * ((game.score_black > 0) - (game.score_black < 0))
             assert short_value == pytest.approx(average_black if ply % 2 == 0 else -average_black, abs=1e-3)  # float16
-
-
-@pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
-def test_a_position_that_is_searched_anew_by_the_same_network_teaches_the_same(algorithm: str) -> None:
-    """By self-play's own draws the search of a stored position is that of the game, superko included, so that every
-    policy comes out again; where the network is another they change, and nothing else does."""
-    changes = f"search.algorithm={algorithm}", "search.keep_tree=false", "game.size=3", "game.move_cap=200"
-    wanted = tiny.config(*TABLE, *changes)
-    _, collected = played(wanted, tiny.Table(), 12)
-    samples = collected.all_samples()
-    replay = Replay(wanted.replay, 3)
-    replay.add(samples)
-    oldest = replay.oldest_policies(len(samples))
-    assert len(oldest) > 50 and bool((samples.ply > 12).any()), "long enough for superko"
-    before = replay.read(oldest)
-    search = Search(tiny.Table(), wanted.search)
-    assert reanalyse(replay, search, 30, 4, 3, "cpu") == 30
-    assert reanalyse(replay, search, len(samples), 4, 3, "cpu") == len(oldest)
-    again = replay.read(oldest)
-    assert torch.equal(again.policy, before.policy) and torch.equal(again.root_value, before.root_value)
-    reanalyse(replay, Search(tiny.Script([9]), wanted.search), len(samples), 4, 3, "cpu")
-    other = replay.read(oldest)
-    assert not torch.equal(other.policy, before.policy)
-    assert bool((other.policy[~board.legal_actions(other.state())] == 0).all())
-    for name in ("rows", "value", "score", "ownership", "policy_weight", "game"):
-        assert torch.equal(getattr(other, name), getattr(before, name))
-
-
-def test_a_run_searches_old_positions_anew(tmp_path: Path) -> None:
-    folder = tiny.run(tmp_path, "selfplay.reanalysed=0.5")
-    numbers = [line["replay/reanalysed"] for line in tiny.lines(folder / "logs" / "metrics.jsonl")]
-    assert numbers[0] == 0 < numbers[1], "of the first round's samples there are no older policies"
 
 
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
@@ -460,26 +426,25 @@ def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:
 
 
 def test_memory_is_that_of_the_games(monkeypatch) -> None:
-    """A game's share of what a run of many games holds is what is reckoned for one, but for the positions that it has
-    seen."""
+    """The trees and records that self-play makes are those that are reckoned for it."""
     settings = tiny.config("selfplay.slots=50", "selfplay.full_simulations=60")
     selfplay = tiny.self_play(settings, tiny.Table(), 1)
-    selfplay.play(1)
-    bytes_a_game = (slots._bytes(selfplay.search_state) + slots._bytes(selfplay.recorder)) / 50
-    monkeypatch.setattr(runtime, "free_bytes", lambda device: int(bytes_a_game * 1000 / slots.MEMORY_SHARE))
-    alone = tiny.self_play(tiny.config("selfplay.slots=1", "selfplay.full_simulations=60"), tiny.Table(), 1)
-    assert 950 <= (all_free := slots._games_in_memory(alone)) <= 1100
-    monkeypatch.setattr(slots, "PROCESS_BYTES", int(bytes_a_game * 100 / slots.MEMORY_SHARE))
-    matches = config.EvaluationConfig(games=2, simulations=alone.search_state.tree.num_nodes)
-    left = slots._games_in_memory(alone, matches)
-    assert all_free - 105 <= left <= all_free - 100  # 100 for the process, some four trees
-    assert slots._games_in_memory(alone, dataclasses.replace(matches, every_minutes=0)) == all_free
+    tree, records = selfplay.search_state.tree, selfplay.recorder.tables.values()
+    of_games = 50 * tree.num_nodes * tree.bytes_per_node + sum(table.nbytes for table in records)
+    alone = settings.game, settings.search, settings.selfplay
+    assert slots.bytes_of_game(*alone) == (tree.bytes_per_node, of_games // 50)
+    monkeypatch.setattr(runtime, "free_bytes", lambda device: int(of_games * 20 / slots.MEMORY_SHARE))
+    assert slots._games_in_memory(*alone, tiny.CPU) == 1000
+    monkeypatch.setattr(slots, "PROCESS_BYTES", int(of_games * 2 / slots.MEMORY_SHARE))
+    matches = config.EvaluationConfig(games=2, simulations=tree.num_nodes)
+    assert 895 <= slots._games_in_memory(*alone, tiny.CPU, matches) <= 900  # 100 for the process, some four trees
+    assert slots._games_in_memory(*alone, tiny.CPU, dataclasses.replace(matches, every_minutes=0)) == 1000
     monkeypatch.setattr(slots, "PROCESS_BYTES", 2**60)
-    assert slots._games_in_memory(alone, matches) == 0
+    assert slots._games_in_memory(*alone, tiny.CPU, matches) == 0
     monkeypatch.setattr("zerogo.system.distributed.local_rank_and_size", lambda: (1, 4))
-    assert slots._games_in_memory(alone) == all_free // 4
+    assert slots._games_in_memory(*alone, tiny.CPU) == 250
     monkeypatch.setattr(runtime, "free_bytes", lambda device: None)
-    assert slots._games_in_memory(alone) == slots.MOST
+    assert slots._games_in_memory(*alone, tiny.CPU) == slots.MOST
 
 
 def test_a_run_keeps_the_numbers_that_it_found(pretended: list[int], tmp_path: Path, capsys) -> None:

@@ -126,8 +126,6 @@ def test_threads(pretended_threads: dict[str, int]) -> None:
     assert tuning.set_up_cpu(2) == 2
     rates_of(tuning.THREADS, {1: 100, 2: 100}, 10)
     assert pretended_threads["now"] == 2
-    with pytest.raises(InputError, match="threads is -1"):
-        tuning.set_up_cpu(-1)
 
 
 def rates_of(choice: tuning.ThreadChoice, machine: Mapping[int, float], seconds: float) -> float:
@@ -219,7 +217,6 @@ def test_bfloat16_is_not_used_where_it_dies(death: str, sentence: str, stand_in:
         assert [str(one.message) for one in said] == [f"bfloat16 {sentence} on this CPU, so float32 is used"]
         with pytest.raises(InputError, match=f"precision is bfloat16, which {sentence} on this CPU; use auto or"):
             tuning.pick_dtype("bfloat16", CPU, AUTO)
-        assert tuning.precision_in_words(torch.float32, CPU, AUTO) == "float32"
         stand_in()
 
 
@@ -236,12 +233,8 @@ def test_the_faster_precision_is_used(stand_in: Callable) -> None:
     for rates, dtype in ((RATES, torch.bfloat16), (SLOWER, torch.float32)):
         stand_in({"precision": rates}, keeps=False)
         assert tuning.pick_dtype("auto", CPU, AUTO) == dtype
-        name = str(dtype).removeprefix("torch.")
-        assert tuning.precision_in_words(dtype, CPU, AUTO) == f"{name} (1.6 times as fast as the other precision)"
         assert tuning.pick_dtype("bfloat16", CPU, AUTO) == torch.bfloat16
     assert tuning.pick_dtype("float32", CPU, AUTO) == torch.float32
-    with pytest.raises(InputError, match="'half'; allowed are auto, float32, bfloat16"):
-        tuning.pick_dtype("half", CPU, AUTO)
 
 
 def test_bfloat16_must_be_faster_by_a_twentieth_or_have_been_picked_before(stand_in: Callable) -> None:

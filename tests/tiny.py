@@ -36,7 +36,7 @@ SETTINGS = """
     search.max_considered=2 selfplay.slots=8 selfplay.full_simulations=2 selfplay.cheap_simulations=1
     selfplay.random_opening_games=16 selfplay.sgf_share=0.5 replay.min_window=2000 replay.capacity=4000
     replay.shard_samples=64 training.batch=16 training.warmup_samples=0 training.ema_samples=100
-    evaluation.every_minutes=0 evaluation.games=2 evaluation.final_games=2 evaluation.simulations=2
+    evaluation.every_minutes=0 evaluation.games=2 evaluation.simulations=2
     evaluation.opponents=[random] evaluation.earlier_opponents=0
     pipeline.iterations=2 pipeline.games_per_iteration=8 pipeline.checkpoint_minutes=0
     pipeline.keep_checkpoints=0 pipeline.final_matches=false

@@ -32,8 +32,8 @@ VERSION = 2
 FOLDER = "checkpoints"
 NAME = re.compile(r"step-(\d{8,})\.pt")
 PARTS: dict[str, type] = {
-    "config": dict, "encoder": str, "size": int, "step": int, "weights": dict, "averaged_weights": dict,
-    "trainer": dict, "generators": dict, "counters": dict, "run": dict, "revision": str, "time": str,
+    "config": dict, "step": int, "weights": dict, "averaged_weights": dict, "trainer": dict, "generators": dict,
+    "counters": dict, "run": dict, "revision": str, "time": str,
 }  # fmt: skip
 
 
@@ -79,16 +79,14 @@ class Checkpoint:
         """Returns what is needed to play and to begin another run: the averaged weights, once, and the config without
         the places of its maker's files."""
         config = replace(self.config, run=replace(self.config.run, directory="checkpoints", start_from=""))
-        alone = {"trainer": {}, "generators": {}, "counters": {}, "run": {}}
-        return replace(self, config=config, weights=self.averaged_weights, **alone)
+        of_maker = {"revision": self.revision, "time": self.time, "source": self.source}
+        return Checkpoint(config, self.step, self.averaged_weights, self.averaged_weights, **of_maker)
 
 
 def save(path: str | Path, checkpoint: Checkpoint, keep_special: bool = False) -> None:
     """Writes the checkpoint and makes its directory; after a crash the file is whole, or as it was before.
     keep_special: see `write_atomically`. Raises OSError where the disk refuses."""
-    config = checkpoint.config
-    contents = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
-    contents |= {"encoder": checkpoint.encoder().name, "size": config.game.size}
+    contents = {"format": FORMAT, "version": VERSION, "config": checkpoint.config.to_dict()}
     contents |= {name: portable(getattr(checkpoint, name)) for name in PARTS if name not in contents}
     if checkpoint.weights is checkpoint.averaged_weights:
         contents["weights"] = contents["averaged_weights"]  # which torch then writes once
@@ -121,17 +119,14 @@ def load(path: str | Path) -> Checkpoint:
     contents = read(Path(path))
     if not isinstance(contents, dict) or contents.get("format") != FORMAT:
         raise InputError(f"{path} is not a zerogo checkpoint: it was written by another program")
-    version = contents.get("version")
-    if not isinstance(version, int) or version > VERSION:
-        way_out = f"this zerogo reads versions up to {VERSION}, so update it"
-        raise InputError(f"checkpoint {path} has format version {quote(version)}; {way_out}")
-    if version < VERSION:
-        raise InputError(f"checkpoint {path} is of a version before 0.1.0, which this zerogo does not read; train anew")
+    if (version := contents.get("version")) != VERSION:
+        what = f"checkpoint {path} has format version {quote(version)}"
+        raise InputError(f"{what}, written by another zerogo; this one reads version {VERSION}")
     missing = [name for name, kind in PARTS.items() if not isinstance(contents.get(name), kind)]
     if missing:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
     config = from_dict(contents["config"], f"checkpoint {path}", was_used=True)
-    others = {name: contents[name] for name in PARTS if name not in ("config", "encoder", "size")}
+    others = {name: contents[name] for name in PARTS if name != "config"}
     if not others["trainer"] and not NAME.fullmatch(Path(path).name):  # what was exported goes by its file's name
         config = replace(config, run=replace(config.run, name=Path(path).stem.lstrip(".")))
     checkpoint = Checkpoint(config=config, source=str(path), **others)
@@ -234,13 +229,12 @@ def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool 
 def _differences(checkpoint: Checkpoint, config: Config) -> dict[str, tuple[Any, Any]]:
     """Returns the settings of encoder and network, apart from the heads, in which a config differs from a checkpoint's:
     "section.key" to the value there and here."""
-    old, new = checkpoint.config.to_dict(), config.to_dict()
-    keys = [(section, key) for section in ("features", "network") for key in old[section] if key != "heads"]
-    pairs = {f"{section}.{key}": (old[section][key], new[section][key]) for section, key in keys}
-    return {key: values for key, values in pairs.items() if values[0] != values[1]}
+    old, new = checkpoint.config.flat(), config.flat()
+    keys = [key for key in old if key.startswith(("features.", "network.")) and key != "network.heads"]
+    return {key: (old[key], new[key]) for key in keys if old[key] != new[key]}
 
 
-def adopt_architecture(config: Config, explicit: Collection[str] = ()) -> tuple[Config, str]:
+def adopt_architecture(config: Config, explicit: Collection[str]) -> tuple[Config, str]:
     """Returns the config with the encoder and the network of the checkpoint `run.start_from`, so that its weights fit,
     and a sentence about what that changed, or "". explicit: "section.key" of settings that stay as they are."""
     checkpoint, values = load_newest(config.run.start_from), config.to_dict()
@@ -308,11 +302,11 @@ def load_newest(path: str | Path) -> Checkpoint:
     return checkpoint
 
 
-def prune(run_directory: str | Path, keep: int, newest: Path, needed: Collection[Path] = ()) -> None:
+def prune(run_directory: str | Path, keep: int, newest: Path, needed: Collection[Path]) -> None:
     """Removes all but the `keep` newest checkpoints of a run; 0 keeps all.
 
     newest: the one just written, which counts as the newest. What lies beyond it could not be loaded (or the run would
-    have gone on from there): it takes no whole one's place, and stays to be looked at. needed: are kept, too."""
+    have gone on from there): it takes no whole one's place, and stays to be looked at. needed: files that stay, too."""
     files = paths(run_directory)
     files = files[: files.index(newest) + 1]
     for path in files[:-keep] if keep else ():

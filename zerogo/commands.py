@@ -66,9 +66,9 @@ examples:
   zerogo evaluate checkpoints/9x9 gnugo:10 --games 100 --out match --resume      # after an interruption
   zerogo evaluate --ratings checkpoints/9x9 --curve curve.png                    # from the run's own matches
 
-An engine that crashes, is silent for evaluation.engine_seconds (engine_start_seconds when it starts), or plays an
-illegal move loses that game, and the match continues. The rules are those of the first checkpoint's run, unless
---config or section.key=value replace them (`zerogo train --keys` lists them).
+An engine that crashes, is silent for evaluation.engine_seconds, or plays an illegal move loses that game, and the match
+continues. The rules are those of the first checkpoint's run, unless --config or section.key=value replace them
+(`zerogo train --keys` lists them).
 """
 
 

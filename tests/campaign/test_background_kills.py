@@ -13,6 +13,7 @@ import torch
 from zerogo import checkpoint
 from zerogo.pipeline import Matches
 from zerogo.pipeline.matches import BackgroundMatches
+from zerogo.pipeline.snapshots import RunState
 from zerogo.system.telemetry import Telemetry
 
 HERE = Path(__file__).parent
@@ -31,7 +32,7 @@ def matches(*overrides: str) -> Matches:
 
 
 def beside(run: Matches, tmp_path: Path, lines: list[str]) -> BackgroundMatches:
-    return BackgroundMatches(run, Telemetry(tmp_path / "logs"), lines.append)
+    return BackgroundMatches(run, Telemetry(tmp_path / "logs"), lines.append, RunState())
 
 
 def test_a_killed_process_is_a_sentence(saved: Path, tmp_path: Path) -> None:

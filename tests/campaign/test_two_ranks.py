@@ -22,7 +22,7 @@ def evaluate(folder: Path, games: int, name: str, resume: bool = False) -> None:
 
 def work_of_two(folder: Path) -> None:
     """A run with matches at its end, and an evaluation whose last games are left to others."""
-    tiny.run(folder, "pipeline.final_matches=true", "evaluation.final_games=6", "selfplay.slots=4")
+    tiny.run(folder, "pipeline.final_matches=true", "evaluation.games=3", "selfplay.slots=4")
     evaluate(folder, 6, "two")
     assert not distributed.is_rank0() or (folder / "two" / "report.html").exists()
 
@@ -46,7 +46,7 @@ def test_two_ranks_play_the_games_of_one(two: Path, capfd) -> None:
 
 def test_final_matches_are_those_of_one_process(two: Path) -> None:
     last = next(snapshots.starts(two / "tiny"))
-    settings = tiny.config("evaluation.final_games=6")
+    settings = tiny.config("evaluation.games=3")
     found = Matches(settings.game, settings.evaluation, settings.run.seed, tiny.CPU, torch.float32)
     ((_, _, result, _),) = found.play(last, 6)
     assert pool.read(two / "tiny" / pool.FILE) == [pool.Meeting.of(result)]

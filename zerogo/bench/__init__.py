@@ -41,7 +41,7 @@ def parse_numbers(text: str) -> list[int]:
 def open_device(args: argparse.Namespace) -> torch.device:
     """Returns the device of --device, with the CPU set up and the kernels tried."""
     threads = args.threads or int(distributed.world_size() > 1)  # one for each of several processes
-    tuning.set_up_cpu(tuning.set_up_cpu(threads))  # fixed from here on: all that is compared has the same number
+    tuning.set_up_cpu(threads or tuning.default_threads())  # fixed from here on, the same for all that is compared
     device = pick_device(args.device)
     for size in parse_numbers(args.size):
         tuning.prove_kernels(device, size)

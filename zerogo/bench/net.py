@@ -79,7 +79,7 @@ class NetworkSetup:
             _sharpen_policy_(self.network, self.encoder, self.state, args.spread)
         setup = (self.network, self.encoder, self.device, self.dtype)
         self.evaluator = Evaluator.from_network(*setup, "random", HEADS)
-        self.epilogues = tuning.pick_epilogues("auto", self.evaluator.network)
+        self.epilogues = tuning.pick_epilogues(self.evaluator.network)
 
     @cached_property
     def forwards(self) -> list[Callable[[], Any]]:

@@ -80,35 +80,16 @@ def _recently_lost(state: State) -> Tensor:
     return lost
 
 
-def _remembered(state: State) -> tuple[Tensor, Tensor]:
-    """Returns the hashes of a game's recent positions, the newest last, and their plies, below 0 before its start:
-    int64 [B, 8] twice."""
-    now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
-    hashes = hash_stones(*torch.cat([state.recent.flip(1), now], dim=1).unbind(2))
-    ago = torch.arange(hashes.shape[1] - 1, -1, -1, device=hashes.device)
-    return hashes, state.ply.to(torch.int64).unsqueeze(1) - ago
-
-
 def _with_recent_history(state: State) -> State:
     """Returns the games as if they had begun with their earliest recent position."""
-    hashes, plies = _remembered(state)
-    state = dataclasses.replace(state, hash=hashes[:, -1])
-    return _with_seen(state, torch.where(plies < 0, NOT_SEEN, hashes), torch.full_like(state.ply, hashes.shape[1] - 1))
-
-
-def searchable(state: State) -> State:
-    """Returns games of stored samples with their recent positions as history, so that they can be searched. The host
-    reads their plies."""
-    hashes, plies = _remembered(state)
-    none = int(state.ply.max()) + 1
-    seen = torch.full((state.num_games, none + 1), NOT_SEEN, dtype=torch.int64, device=hashes.device)
-    seen.scatter_(1, torch.where(plies < 0, none, plies), hashes)
-    return _with_seen(state, seen[:, :none].contiguous(), state.ply)
-
-
-def _with_seen(state: State, seen: Tensor, ply: Tensor) -> State:
-    history = {"seen": seen, "links": links_of(seen, seen.shape[1]), "lost": _recently_lost(state)}
-    return dataclasses.replace(state, **history, ply=ply, ply_bound=seen.shape[1] - 1)
+    now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
+    hashes = hash_stones(*torch.cat([state.recent.flip(1), now], dim=1).unbind(2))
+    last = hashes.shape[1] - 1
+    plies = state.ply.to(torch.int64).unsqueeze(1) - torch.arange(last, -1, -1, device=hashes.device)
+    seen = torch.where(plies < 0, NOT_SEEN, hashes)
+    history = {"seen": seen, "links": links_of(seen, last + 1), "lost": _recently_lost(state)}
+    ply = torch.full_like(state.ply, last)
+    return dataclasses.replace(state, **history, hash=hashes[:, -1], ply=ply, ply_bound=last)
 
 
 def _repeating_rows(state: State, suicides: Tensor) -> Tensor:

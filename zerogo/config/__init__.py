@@ -10,7 +10,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import yaml
 
 from zerogo.config.sections import (
     FIXED,
+    FOLLOWS_FROM,
     SECTIONS,
     EvaluationConfig,
     FeaturesConfig,
@@ -90,6 +91,11 @@ class Config:
             for section in sections
         }
 
+    def flat(self) -> dict[str, Any]:
+        """Returns the plain values by "section.key"."""
+        sections = self.to_dict()
+        return {f"{name}.{key}": value for name, entries in sections.items() for key, value in entries.items()}
+
     def dump(self, path: str | Path) -> None:
         """Writes every setting as YAML, atomically, with its meaning beside it; `load` reads the same settings back."""
         blocks = []
@@ -140,7 +146,7 @@ def from_dict(
         entries = {key: value for key, value in entries.items() if f"{name}.{key}" not in FIXED}
         sections[name] = _placed(partial(BY_NAME[name], **entries), where, places)
         if name == GameConfig.NAME and "komi" not in entries:
-            sections[name] = sections[name].with_listed_komi()
+            sections[name] = replace(sections[name], komi=sections[name].komi_of(sections[name].size))
     return _placed(partial(Config, **sections), where, places)
 
 
@@ -156,7 +162,9 @@ def _placed(make: Callable[[], Any], where: str, places: Mapping[str, str]) -> A
 def _unknown(key: str) -> str:
     """Returns what is wrong with an unknown "section.key" and which valid name is nearest."""
     if key in FIXED:
-        return f"{key} is no longer a setting; it is always {_written(FIXED[key])}"
+        follows = key in FOLLOWS_FROM
+        now = f"it follows from {FOLLOWS_FROM[key]}" if follows else f"it is always {_written(FIXED[key])}"
+        return f"{key} is no longer a setting; {now}"
     key = key[:MOST_QUOTED]
     section, _, name = key.partition(".")
     of_section = [other for other in KEYS if other.startswith(f"{section}.")]
@@ -178,9 +186,10 @@ def load(path: str | Path | None, overrides: Sequence[str] = (), base: Config | 
     the last wins. base: in place of the defaults. Raises InputError with the file and line of what is wrong."""
     values, places = ({}, {}) if path is None else _read_yaml(Path(path))
     if base is not None and isinstance(values, Mapping):
-        sections = {name: entries for name, entries in values.items() if isinstance(entries, Mapping)}
-        values = {name: defaults | sections.get(name, {}) for name, defaults in base.to_dict().items()} | {
-            name: entries for name, entries in values.items() if name not in BY_NAME or name not in sections
+        defaults = base.to_dict()
+        values = defaults | {
+            name: defaults.get(name, {}) | entries if isinstance(entries, Mapping) else entries
+            for name, entries in values.items()
         }
     return with_overrides(from_dict(values, str(path), places), overrides, str(path or "config"), places)
 

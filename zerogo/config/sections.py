@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -87,8 +87,6 @@ def read(value: Any, kind: Any, entry: Field) -> Any:
             with suppress(ValueError, OverflowError):
                 return read(value, one, entry)
         raise ValueError
-    if isinstance(value, bool) and "on" in choices:
-        value = "on" if value else "off"  # which YAML 1.1 reads as true and false
     accepted = {tuple: (list, tuple), dict: Mapping}.get(get_origin(kind), kind)
     _require(isinstance(value, accepted) and (kind is not str or not choices or value in choices))
     if get_origin(kind) is dict:
@@ -169,9 +167,12 @@ class Section:
     valid.
 
     Raises `InputError` that names the key, the value and what is allowed. `_check` of a subclass looks at several
-    values together."""
+    values together. NAME: of the section, "run" for RunConfig."""
 
-    NAME = ""
+    NAME: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.NAME = cls.__name__.removesuffix("Config").lower()
 
     def __post_init__(self) -> None:
         for entry in settings_of(self):
@@ -200,7 +201,6 @@ ARCHITECTURES, TRUNK = ("tower", "katago"), ("ordinary", "gpool", "nested", "att
 KATAGO_HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "score": 0.5}
 PROCESSES_WORDS = "processes that share the work; auto: one for each GPU, on a CPU as many as help"
 PRECISIONS = ("auto", "float32", "bfloat16")
-CHOICES = ("auto", "off", "on")
 ENCODERS = "zero17, alphago48 or 49, katago22, article48, article22, handcrafted"
 HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "reply": 0.15}
 HEADS_WORDS = (
@@ -213,6 +213,7 @@ OPPONENTS = (
     "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL or another engine; with @white always White, "
     "with ? at the end only where it is installed"
 )
+GAMES = "games against each opponent, twice as many at the end of a run; half as many against itself or with one colour"
 GATE = (
     "share of the points that a checkpoint must win against the self-play network to replace it; 0: the newest weights "
 )
@@ -223,14 +224,12 @@ GATE += "play. A gate costs that match and 4 bytes a parameter [KataGo 0.5, Alph
 class RunConfig(Section):
     """Where a run lives and what it runs on."""
 
-    NAME = "run"
     seed: int = option(1, "seed of every random draw", 0, 2**62)
     device: str = option("auto", "auto (CUDA if there is a GPU), cpu, cuda or cuda:1")
     processes: int | str = option(1, PROCESSES_WORDS, 1, 1024, choices=("auto",))
     threads: int = option(0, "CPU threads; 0: chosen automatically while running", 0, 1024)
     precision: str = option("auto", "arithmetic of the network; auto: bfloat16 if faster", choices=PRECISIONS)
     kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))
-    epilogues: str = option("auto", "CUDA: one kernel for bias, residual and relu; auto measures both", choices=CHOICES)
     directory: str = option("checkpoints", "folder of all runs")
     name: str = option("", "folder of this run in `directory`; empty: the config file's name")
     start_from: str = option("", "checkpoint whose weights a new run starts with, of any board size")
@@ -250,7 +249,6 @@ class RunConfig(Section):
 class GameConfig(Section):
     """The rules of the games, and how they vary between them."""
 
-    NAME = "game"
     size: int = option(9, "board side in points; with game.sizes, the default when a network plays", 1, MAX_SIZE)
     komi: float = option(7.0, "points that White gets [best play draws at 7 on 9x9, 9 on 7x7]", -1000, 1000)
     sizes: tuple[tuple[int, float, float], ...] = option((), "boards of the games; empty: game.size alone [KataGo]")
@@ -279,16 +277,10 @@ class GameConfig(Section):
         """Returns the komi on a board of the given side: that of game.sizes, else game.komi."""
         return next((komi for side, _, komi in self.sizes if side == size), self.komi)
 
-    def with_listed_komi(self) -> GameConfig:
-        """Returns the section with the komi that game.sizes gives to game.size."""
-        return replace(self, komi=self.komi_of(self.size))
-
-    def rules(self, komi: float | None = None, size: int | None = None) -> Rules:
-        """Returns the rules of one game: of game.size at game.komi, of another side at that one's, or at the given
-        komi."""
-        if komi is None:
-            komi = self.komi if size is None else self.komi_of(size)
-        return Rules(self.size if size is None else size, komi, self.superko, self.suicide, self.scoring)
+    def rules(self, size: int | None = None) -> Rules:
+        """Returns the rules of a game: on game.size at game.komi, or on a board of another side at that one's komi."""
+        komi = self.komi if size is None else self.komi_of(size)
+        return Rules(size or self.size, komi, self.superko, self.suicide, self.scoring)
 
     def drawn_komi(self, komi: float | None = None) -> tuple[float, ...]:
         """Returns the values, rising, among which a game with a drawn komi chooses evenly: half a point apart, as
@@ -323,7 +315,6 @@ class GameConfig(Section):
 class FeaturesConfig(Section):
     """What the network sees."""
 
-    NAME = "features"
     encoder: str | tuple[str, ...] = option("alphago48", f"{ENCODERS}, or a list of groups [measured]")
     komi_input: bool = option(True, "whether the network sees the komi, from the side to move")
 
@@ -332,7 +323,6 @@ class FeaturesConfig(Section):
 class NetworkConfig(Section):
     """The residual tower and its heads."""
 
-    NAME = "network"
     blocks: int = option(6, "residual blocks of two 3x3 convolutions", 1, 200)
     channels: int = option(96, "channels of the trunk [KataGo b6c96]", 1, 4096)
     pooling_every: int = option(2, "every k-th block pools over the whole board; 0: none [KataGo]", 0, 200)
@@ -363,7 +353,6 @@ class NetworkConfig(Section):
 class SearchConfig(Section):
     """The tree search: Gumbel with sequential halving, or PUCT."""
 
-    NAME = "search"
     algorithm: str = option("gumbel", "gumbel learns with few simulations [Gumbel]", choices=("gumbel", "puct"))
     c_puct: float = option(1.1, "puct: weight of the prior against the value [KataGo]", 0, 100)
     max_considered: int = option(16, "gumbel: root moves at the start of halving [Gumbel, m = 16]", 1, 626)
@@ -373,9 +362,8 @@ class SearchConfig(Section):
     symmetry_leaf: str = option("random", "symmetries at leaves [KataGo]", choices=SYMMETRIES)
     score_weight: float = option(0.0, "share of the expected score in the value; needs head score or ownership", 0, 0.5)
     forced_playouts: float = option(0.0, "puct: factor k of forced playouts in full searches [KataGo]", 0, 100)
-    cuda_graph: bool = option(True, "CUDA: replay a search step as a CUDA graph where possible")
     leaves: int = option(1, "leaves of one tree per step; 0: measured at the start [KataGo]", 0, 1024)
-    # No settings: numbers of KataGo's self-play, which players and tests replace.
+    # No settings: numbers of KataGo's self-play and more, which players and tests replace.
     c_puct_base: ClassVar[float] = 500.0  # puct: visits at which the growth by c_puct_log sets in
     c_puct_log: float = 0.0  # puct: growth of c_puct with ln((visits + 500) / 500)
     c_puct_variance: float = 0.0  # puct: growth of c_puct with the spread of a node's values
@@ -385,13 +373,13 @@ class SearchConfig(Section):
     root_temperature: float = 1.1  # puct: temperature of the root prior
     lcb: bool = False  # puct: the best move is that of the highest lower confidence bound
     c_visit: ClassVar[float] = 50.0  # gumbel: visits added to the largest count in sigma(q) [Gumbel]
+    cuda_graph: bool = True  # CUDA: a step is replayed as a graph where that is possible
 
 
 @dataclass(frozen=True)
 class SelfplayConfig(Section):
     """How the games to learn from are played."""
 
-    NAME = "selfplay"
     slots: int = option(256, "games played at once; 0: measured at the start, to keep the device busy", 0, 1_000_000)
     full_simulations: int = option(64, "simulations of a full search, whose policy is learned [measured]", 1, 100_000)
     simulations_schedule: tuple[tuple[float, int], ...] = option((), "full_simulations by progress; []: constant")
@@ -402,7 +390,6 @@ class SelfplayConfig(Section):
     random_opening_games: int = option(1500, "games of random moves with which a run starts [measured]", 0, 10**7)
     resign_share: float = option(0.0, "share of games with resignation; the others measure wrong resignations", 0, 1)
     resign_min_ply: int = option(20, "plies before which nobody resigns", 0, 20000)
-    reanalysed: float = option(0.0, "old positions searched again per new sample [MuZero Reanalyse]", 0, 100)
     sgf_share: float = option(0.01, "share of games that are written as SGF", 0, 1)
     check_every: int = option(4, "GPU: simulations between checks for games whose search is over", 1, 100_000)
 
@@ -429,13 +416,11 @@ class SelfplayConfig(Section):
 class ReplayConfig(Section):
     """How long samples are kept, and how often they are learned from."""
 
-    NAME = "replay"
     min_window: int = option(250_000, "samples in the window before it grows (c) [KataGo]", 1, 10**10)
     capacity: int = option(2_000_000, "samples in memory at most, which limits the window", 1, 10**10)
     reuse: float = option(4.0, "training samples per new sample [KataGo; 2 measured on 5x5]", above=0, high=1000)
     shard_samples: int = option(4096, "samples in one file on disk", 1, 10**8)
-    keep_shards: bool = option(False, "keep the files of samples that have left the window")
-    archive_samples: int = option(0, "with keep_shards, most samples kept outside the window; 0: all", 0, 10**12)
+    archive_samples: int = option(0, "newest samples outside the window whose files are kept", 0, 10**12)
     external: bool = option(False, "also learn from games of actors: zerogo selfplay --watch RUN, on any machine")
 
     def _check(self) -> None:
@@ -448,7 +433,6 @@ class ReplayConfig(Section):
 class TrainingConfig(Section):
     """The optimiser and its schedule."""
 
-    NAME = "training"
     batch: int = option(512, "samples in a training step [measured]", 1, 1_000_000)
     learning_rate: float = option(1e-3, "learning rate before warm-up and schedule", above=0, high=10)
     warmup_samples: int = option(100_000, "samples over which the learning rate rises from 0 [KataGo]", 0, 10**10)
@@ -462,11 +446,9 @@ class TrainingConfig(Section):
 class EvaluationConfig(Section):
     """The matches that measure the run."""
 
-    NAME = "evaluation"
     every_minutes: float = option(60.0, "minutes between evaluations, played by a second process; 0: never", 0, 10**6)
     every_iterations: int = option(0, "iterations between evaluations; 0: never", 0, 10**9)
-    games: int = option(100, "games against each opponent; half as many against itself or with one colour", 2, 10**6)
-    final_games: int = option(200, "the same for the matches at the end of the run", 2, 1_000_000)
+    games: int = option(100, GAMES, 2, 10**6)
     simulations: int = option(64, "simulations a move of a network", 1, 100_000)
     algorithm: str = option("auto", "search; auto: gumbel up to 400 simulations", choices=("auto", "gumbel", "puct"))
     score_weight: float = option(0.0, "share of the expected score in the value, in matches and play", 0, 0.1)
@@ -476,7 +458,6 @@ class EvaluationConfig(Section):
     gate: float = option(0.0, GATE, 0, 1)
     symmetry: str = option("random", "symmetries; random: all 8 at the root from 64 simulations on", choices=SYMMETRIES)
     engine_seconds: float = option(60.0, "seconds after which a silent engine loses the game", above=0, high=10**6)
-    engine_start_seconds: float = option(120.0, "the same for an engine's first answer", above=0, high=10**6)
     engine_processes: int = option(0, "processes of a GTP engine at once; 0: one per usable core", 0, 4096)
 
     def _check(self) -> None:
@@ -489,7 +470,6 @@ class EvaluationConfig(Section):
 class PipelineConfig(Section):
     """The loop: how long it runs and what it leaves behind."""
 
-    NAME = "pipeline"
     iterations: int = option(0, "iterations of self-play and training until the run ends; 0: no limit", 0, 10**9)
     games_per_iteration: int = option(256, "finished games in an iteration", 1, 10**7)
     plays: bool = option(True, "whether the run plays games; if not, iterations wait for actors")
@@ -497,23 +477,29 @@ class PipelineConfig(Section):
     checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0: one after every iteration", 0, 10**6)
     snapshot_seconds: float = option(30.0, "seconds between snapshots; more if they take over 2 % of it", 0, 3600)
     keep_checkpoints: int = option(5, "newest checkpoints to keep; 0: all", 0, 10**6)
-    keep_every: int = option(50, "keep every k-th checkpoint for ever; 0: none", 0, 10**6)
     keep_games: int = option(20_000, "newest SGF games to keep; 0: all", 0, 10**8)
-    logs_mb: float = option(2000.0, "megabytes of logs, beyond which the older half is removed; 0: no limit", 0, 10**6)
     sanity_checks: str = option("stop", "if an exact sanity check fails; others only warn", choices=("stop", "warn"))
     final_matches: bool = option(True, "play matches at the end of the run and print their results")
 
 
 SECTIONS: tuple[type[Section], ...] = tuple(Section.__subclasses__())
 
-# Settings of earlier versions, and the value that each has now.
+# Settings of earlier versions, and the value that each has now, or had by default if it follows from another one now.
 FIXED: dict[str, Any] = {
-    "run.compile": "auto",
+    "run.compile": "auto", "run.epilogues": "auto",
     "network.activation": "relu", "search.c_puct_base": 500.0, "search.c_puct_log": 0.0, "search.c_puct_variance": 0.0,
-    "search.c_visit": 50.0, "search.dirichlet_concentration": 10.83, "search.dirichlet_share": 0.25,
+    "search.c_visit": 50.0, "search.cuda_graph": True, "search.dirichlet_concentration": 10.83,
+    "search.dirichlet_share": 0.25,
     "search.fpu_reduction": 0.2, "search.fpu_reduction_root": 0.0, "search.lcb": False, "search.root_temperature": 1.1,
-    "selfplay.learn_cheap": False, "selfplay.resign_false_positive": 0.05, "selfplay.settled_end_share": 0.9,
+    "selfplay.learn_cheap": False, "selfplay.reanalysed": 0.0, "selfplay.resign_false_positive": 0.05,
+    "selfplay.settled_end_share": 0.9,
     "selfplay.temperature_end": 0.15, "selfplay.temperature_half_life": 0.0, "selfplay.temperature_start": 0.75,
-    "replay.exponent": 0.65, "replay.scale": 0.4, "training.gradient_clip": 1.0, "training.momentum": 0.9,
-    "training.optimizer": "adamw", "training.ownership_sum": 0.0, "training.weight_decay": 0.02,
+    "replay.exponent": 0.65, "replay.keep_shards": False, "replay.scale": 0.4, "training.gradient_clip": 1.0,
+    "training.momentum": 0.9, "training.optimizer": "adamw", "training.ownership_sum": 0.0,
+    "training.weight_decay": 0.02, "evaluation.engine_start_seconds": 120.0, "evaluation.final_games": 200,
+    "pipeline.keep_every": 50, "pipeline.logs_mb": 2000.0,
+}  # fmt: skip
+FOLLOWS_FROM = {
+    "replay.keep_shards": "replay.archive_samples", "evaluation.engine_start_seconds": "evaluation.engine_seconds",
+    "evaluation.final_games": "evaluation.games",
 }  # fmt: skip

@@ -1,13 +1,13 @@
 """Self-play outside of a run: by actors, which play games for it on any machine that sees its folder, and into files.
 
 `zerogo selfplay --watch RUN` follows the newest checkpoint of the run (under `evaluation.gate` the one that this says
-plays) and adds shards of finished games to RUN/actors, whole or not at all. An actor's name, from which its shards have
-theirs and its games their seed, is drawn anew at each start, so that no two games are the same. The run takes each
-shard in once (`replay.external`), each actor's in their order, and renames it to .taken: a snapshot names those whose
-samples it holds and the last of each actor, and a shard is removed once two snapshots hold its samples. A shard that is
-damaged, of another run or a duplicate is not learned from, but moved to RUN/actors/refused. The run checks that the
-shard names this run and its encoder, and that the networks that played have no later steps than the run; it does not
-check their weights."""
+plays), adds shards of finished games to RUN/actors, whole or not at all, and some games as SGF to RUN/games. An actor's
+name, from which its files have theirs and its games their seed, is drawn anew at each start, so that no two games are
+the same. The run takes each shard in once (`replay.external`), each actor's in their order, and renames it to .taken: a
+snapshot names those whose samples it holds and the last of each actor, and a shard is removed once two snapshots hold
+its samples. A shard that is damaged, of another run or a duplicate is not learned from, but moved to
+RUN/actors/refused. The run checks that the shard names this run and its encoder, and that the networks that played have
+no later steps than the run; it does not check their weights."""
 
 import contextlib
 import itertools
@@ -29,14 +29,14 @@ from zerogo.board.rng import Purpose
 from zerogo.checkpoint import Checkpoint
 from zerogo.cli import Setup
 from zerogo.config import Config, GameConfig, with_overrides
-from zerogo.errors import InputError, Interrupted, quote
+from zerogo.errors import InputError, Interrupted
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.pipeline import limits, sanity_checks
 from zerogo.pipeline.matches import load_player
 from zerogo.pipeline.snapshots import RunState
 from zerogo.replay import Samples, load_with_about, save_shard, shard_path
-from zerogo.rules import SCORING, SUPERKO, Rules
-from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, write_games
+from zerogo.rules import SCORING, SUPERKO
+from zerogo.selfplay import EndReason, SelfPlay, SelfPlayResult, write_games
 from zerogo.system import bounds, distributed
 from zerogo.system.runtime import describe, make_directory, make_output_folder
 from zerogo.system.signals import Signals, pipe_safe_streams
@@ -48,20 +48,16 @@ TAKEN, MOST_ACTORS = ".taken", 10_000  # of so many actors, those heard of last,
 NAME = re.compile(r"(([0-9a-f]{12})-(\d{8})-(\d+)\.npz)(\.taken)?")  # actor, number of its shard, samples
 LOOK = 1.0  # seconds between looks for checkpoints, or for shards where there is nothing else to do
 LEFTOVER = 3600.0  # seconds after which nobody is still writing a file
-MEASURED = ("selfplay.slots=0", "search.leaves=0")  # what was found for the run's machine fits no other
+MEASURED = ("selfplay.slots=0", "search.leaves=0")  # an actor measures its own; the run's fit the run's machine
 RULES = ("size", "komi", "superko", "suicide", "scoring")
 # What a shard tells of its games beside their samples, fields of `SelfPlayResult`, and who played them: the run's
 # `begun` and encoder, the actor and the number of the shard. A process's seconds tell nothing beside those of others.
 GAMES = {"lengths": [int], "scores_black": [float], "sizes": [int], "komi": [float], "ends": [int], "moves": int}
 GAMES |= {"simulations": int, "overflowed": int, "prior_kl": float, "prior_entropy": float}
 MOST_GAMES = 100_000  # of a shard, whose lists then have half as many numbers as `shards.MOST_ABOUT` allows
-# records: the games for SGF: number, the rules as the numbers of RULES, moves and root values as text with spaces
-# between them, score, end. A list of numbers would take far more memory when it is read.
 ABOUT = {"run": int, "encoder": str, "actor": str, "shard": int, "games": GAMES}
-ABOUT |= {"records": [(int, [float], str, str, float, int)]}
-MOST_RECORDS = 1000  # of a shard
-ROUNDING = 1e-3  # by which a search's mean of ones was seen to be more than one, and a float16 may be
-# In which numbers are; NaN only in short values.
+ROUNDING = 1e-3  # how far numbers may leave their ranges: a search's mean of ones, or a float16, may exceed 1
+# The ranges of the samples' numbers; only short values may be NaN.
 RANGES = {"to_play": (1, 2), "passes": (0, 2), "policy": (0, 1), "policy_weight": (0, 1), "board_weight": (0, 1)}
 RANGES |= dict.fromkeys(("value", "root_value", "ownership"), (-1, 1)) | {"score": (-2000, 2000), "ply": (0, 20_000)}
 RANGES |= {"captures": (0, 2**15), "short_values": (-1, 1)}
@@ -99,7 +95,7 @@ class Inbox:
         self.directory, self.config = make_directory(directory / FOLDER), config
         self.external, self.last, self._in_last_snapshot = state.external, state.actors, set()
         self._origin, self._signals, self._quiet_since = {"run": state.begun, "encoder": encoder}, signals, 0.0
-        self._unread: set[str] = set()  # shards of which it was said
+        self._unread: set[str] = set()  # shards whose read errors are reported
         self._since = time.monotonic()  # the end of the last iteration's games
 
     def has_news(self, players: list[int]) -> bool:
@@ -147,7 +143,7 @@ class Inbox:
             if shard.name in self.external or shard.actor in held:
                 continue
             try:
-                samples, games, records = self._read(shard, step)
+                samples, games = self._read(shard, step)
             except OSError as error:  # the disk's, no fault of the shard: it comes at another look, before later ones
                 held.add(shard.actor)
                 self._warn_unread(shard.name, error)
@@ -156,12 +152,8 @@ class Inbox:
                 self._signals.retry_io(self._refuse, shard.path)
                 self._signals.log(f"warning: set aside: {error}")
                 continue
-            names, of_shard = torch.unique(samples.game, return_inverse=True)
+            _, of_shard = torch.unique(samples.game, return_inverse=True)
             collected.samples.append(replace(samples, game=of_shard + first + number))
-            places = {name: place for place, name in enumerate(names.tolist())}
-            for record in records:
-                place = places.setdefault(record.number, len(places))  # a game may have no samples
-                collected.games.append(replace(record, number=first + number + place))
             for name in GAMES:
                 setattr(collected, name, getattr(collected, name) + games[name])
             number += len(games["lengths"])
@@ -204,9 +196,9 @@ class Inbox:
                 if time.time() - path.stat().st_mtime > LEFTOVER:
                     path.unlink(missing_ok=True)
 
-    def _read(self, shard: Waiting, step: int) -> tuple[Samples, dict[str, Any], list[FinishedGame]]:
-        """Returns samples, numbers of the games and the games for SGF of a shard. Raises InputError where it is
-        damaged, not of this run, or comes again; OSError where the disk does not give it."""
+    def _read(self, shard: Waiting, step: int) -> tuple[Samples, dict[str, Any]]:
+        """Returns the samples of a shard and the numbers of its games. Raises InputError where it is damaged, not of
+        this run, or comes again; OSError where the disk does not give it."""
         path, last = shard.path, self.last.get(shard.actor, -1)
         if shard.number <= last:
             raise InputError(f"shard {path} is a duplicate: the shards of its actor are taken up to number {last}")
@@ -222,14 +214,7 @@ class Inbox:
             raise InputError(f"shard {path} {wrong}")
         if broken := sanity_checks.broken(sanity_checks.of_samples(samples)):
             raise InputError(f"shard {path}: {broken[0]}")
-        try:
-            allowed = allowed_rules(self.config.game)
-            records = [_as_finished_game(record, allowed) for record in about["records"]]
-        except ValueError as error:
-            raise InputError(f"shard {path} has an SGF game that is invalid: {error}") from None
-        if len({*samples.game.tolist(), *(one.number for one in records)}) > len(about["games"]["lengths"]):
-            raise InputError(f"shard {path} has more SGF games than games")
-        return samples, about["games"], records
+        return samples, about["games"]
 
     def _of_samples(self, samples: Samples, about: dict[str, Any], step: int) -> str:
         """Returns what is wrong with the rules and numbers of samples and games, "" where nothing is."""
@@ -271,29 +256,6 @@ def _of_games(games: dict[str, Any], samples: Samples, count: int) -> str:
     return ""
 
 
-def _as_record(game: FinishedGame) -> list[Any]:
-    """Returns a game for SGF as a shard has it, see `ABOUT`."""
-    rules = [getattr(game.rules, name) for name in RULES]
-    rules[2:] = SUPERKO.index(rules[2]), int(rules[3]), SCORING.index(rules[4])
-    moves, values = " ".join(map(str, game.moves)), " ".join(f"{value:.3f}" for value in game.root_values)
-    return [game.number, rules, moves, values, game.score_black, int(game.end)]
-
-
-def _as_finished_game(record: list[Any], allowed: set[tuple]) -> FinishedGame:
-    """Returns the game of a record. Raises ValueError where its rules are not allowed, or a number is none of a
-    game."""
-    number, rules, moves, values, score, end = record[:6]
-    if tuple(rules) not in allowed:
-        raise ValueError(f"it has other rules than the run's, {quote(rules)}")
-    actions, values = [int(word) for word in moves.split()], [float(word) for word in values.split()]
-    are_legal = all(0 <= action <= rules[0] ** 2 for action in actions) and len(values) == len(actions)
-    if not (are_legal and all(abs(value) <= 1 + ROUNDING for value in values) and abs(score) <= 2000):
-        raise ValueError(f"its moves, values or score are not those of a game, {quote(record[2:5])}")
-    size, komi, superko, suicide, scoring = rules
-    kinds = {"superko": SUPERKO[int(superko)], "suicide": bool(suicide), "scoring": SCORING[int(scoring)]}
-    return FinishedGame(number, Rules(int(size), komi, **kinds), actions, values, score, EndReason(end))
-
-
 def rules_of(samples: Samples) -> set[tuple]:
     """Returns the different rules of samples, as the numbers of `RULES`."""
     return set(zip(*(getattr(samples, name).tolist() for name in RULES), strict=True))
@@ -323,8 +285,8 @@ def watch(directory: Path, overrides: Sequence[str] = ()) -> None:
 
 
 class Actor:
-    """Games for a run, under the settings of its newest checkpoint, whose network, or that of its player, plays from
-    then on, in games under way too."""
+    """Plays games for a run under the settings of its newest checkpoint. A newer network, or under a gate the one that
+    this checkpoint names, takes over at once, in games under way too."""
 
     def __init__(self, directory: Path, overrides: Sequence[str], signals: Signals, line: Progress) -> None:
         self.directory, self.overrides, self.signals, self.line = directory, overrides, signals, line
@@ -425,7 +387,7 @@ class Actor:
         """Begins games of a run, or under other settings than before."""
         config, setup = self.config, cli.set_up(self.config)
         self.evaluator, first = evaluator_for(setup, newest), 0 if self._of is None else self.selfplay.next_game
-        tuning.pick_epilogues(config.run.epilogues, self.evaluator.network)
+        tuning.pick_epilogues(self.evaluator.network)
         self.about = {"run": run, "encoder": newest.encoder().name}
         sections = config.game, config.search, config.selfplay
         search, settings, why = slots.fit_to_device(*sections, self.evaluator, setup.device)
@@ -447,10 +409,11 @@ class Actor:
         self._require_run()
         folder, samples = self.directory / FOLDER, result.all_samples()
         folder.mkdir(exist_ok=True)
-        about = {"games": {name: getattr(result, name) for name in GAMES}}
-        about["records"] = [_as_record(game) for game in result.games[:MOST_RECORDS]]
-        path = folder / f"{self.name}-{self.shards:08d}-{len(samples)}.npz"
-        save_shard(path, samples, self.about | about | {"actor": self.name, "shard": self.shards})
+        about = self.about | {"actor": self.name, "shard": self.shards}
+        about["games"] = {name: getattr(result, name) for name in GAMES}
+        with contextlib.suppress(FileNotFoundError):  # a run that starts takes a file under way for a leftover
+            write_games(self.directory / "games", result.games, self.config.run.name, f"game-{self.name}")
+        save_shard(folder / f"{self.name}-{self.shards:08d}-{len(samples)}.npz", samples, about)
 
 
 # Games written to files, for no run: `zerogo selfplay --checkpoint`

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,22 @@ import torch
 from zerogo import checkpoint, tuning
 from zerogo.config import Config
 from zerogo.errors import InputError
-from zerogo.kernels.shared import WORDS_AFTER_ROWS
 from zerogo.pipeline.matches import best_steps
 from zerogo.replay import device_for, window
 from zerogo.replay.samples import record_layout
-from zerogo.search.tree import Tree
-from zerogo.selfplay.record import Recorder
-from zerogo.system import distributed, runtime
+from zerogo.system import distributed, runtime, telemetry
 from zerogo.system.signals import existing
+from zerogo.tuning import slots
 
+OF_MACHINE = ("run.threads", "run.processes")  # settings in which ranks may differ
 MONTH = 30 * 24 * 60  # minutes
-GROWS = 1.5  # a ring on the host that grows is there twice for a moment, at half its size
-PACKED = 1 / 6  # of a sample's memory is what a shard takes on the disk; 1/6 to 1/7 was seen from 5x5 to 9x9
+GROWS = 1.5  # while a ring on the host grows, the old one is there too, of half its size
+PACKED = 1 / 6  # bytes of a sample on the disk to those in memory: 1/6 to 1/7 were seen from 5x5 to 9x9
 # Bytes a parameter: in a checkpoint (weights, averages, two statistics), in memory, and of a player that a gate keeps.
 WEIGHTS, LEARNING, PLAYER = 16, 20, 4
 MOST_PROCESSES = 256  # of a machine
 LOG, GAME = 17_000, 4_000  # bytes of the logs of an iteration, a minute long, and of an SGF
+KEEP_EVERY = 50  # each one of so many checkpoints stays for ever
 FAR = 10**9  # samples, after which a window hardly grows
 
 
@@ -65,10 +64,8 @@ def require_same_start(config: Config) -> None:
 
     def _facts() -> dict[str, Any]:
         device = runtime.pick_device(config.run.device)
-        facts_here = {"the code": runtime.code_digest(), "torch": torch.__version__, "the device": device.type}
-        local = {"run": {"threads": 0, "processes": 1}}  # which each machine may have
-        settings = [(part, entries | local.get(part, {})) for part, entries in config.to_dict().items()]
-        return facts_here | {f"{part}.{key}": value for part, entries in settings for key, value in entries.items()}
+        facts = {"the code": runtime.code_digest(), "torch": torch.__version__, "the device": device.type}
+        return facts | {key: value for key, value in config.flat().items() if key not in OF_MACHINE}
 
     way_out = "start all with the same code, settings and kind of device"
     distributed.require_same(distributed.run_and_sync_errors(_facts), way_out)
@@ -96,26 +93,15 @@ def memory(config: Config, device: torch.device, processes: int = 0) -> dict[str
     number."""
     here, world = processes or distributed.local_rank_and_size()[1], processes or distributed.world_size()
     on_device = here if device.type == "cpu" else 1
-    network, side, record = _network(config), config.game.largest_size, record_layout(config.game.largest_size)[1] * 8
-    nodes = (2 if config.search.keep_tree else 1) * config.selfplay.all_simulations[-1] + 2
-    trees = Tree.empty(1, nodes, side * side + 1, 3 * side + WORDS_AFTER_ROWS, torch.device("meta"))
-    plies = max(config.game.plies(size) for size in config.game.all_sizes)
-    records = Recorder.empty(1, plies, side, torch.device("meta")).tables.values()
-    game = nodes * trees.bytes_per_node + sum(table.nbytes for table in records)
-    is_on_host = device_for(config.replay, side, device).type == "cpu"
-    games = (config.selfplay.slots if config.pipeline.plays else 1) * game
+    side = config.game.largest_size
+    record, is_on_host = record_layout(side)[1] * 8, device_for(config.replay, side, device).type == "cpu"
+    games = config.selfplay.slots if config.pipeline.plays else 1
+    bytes_per_game = slots.bytes_of_game(config.game, config.search, config.selfplay)[1]
     return {  # each rank has all samples
         "replay.capacity": config.replay.capacity * record * (GROWS * here if is_on_host else 1.0),
-        "selfplay.slots": float(games) * on_device / world,
-        "network": float(on_device * (LEARNING + PLAYER * bool(config.evaluation.gate)) * network),
-    } | ({"selfplay.reanalysed": 2.0 * _reanalysed(config)} if config.selfplay.reanalysed else {})  # as it is saved
-
-
-def _reanalysed(config: Config) -> float:
-    """Returns the bytes of the policies found anew that a snapshot holds at most, those of all samples in memory: each
-    with its root value, time and age."""
-    actions = config.game.largest_size**2 + 1
-    return float(config.replay.capacity * (2 * actions + 20)) if config.selfplay.reanalysed else 0.0
+        "selfplay.slots": float(games * bytes_per_game) * on_device / world,
+        "network": float(on_device * (LEARNING + PLAYER * bool(config.evaluation.gate)) * _network(config)),
+    }
 
 
 def _network(config: Config) -> int:
@@ -130,27 +116,25 @@ def disk(config: Config, games: float) -> dict[str, float]:
     minutes, iterations = min(settings.minutes or MONTH, MONTH), settings.iterations or math.inf
     written = min(minutes / max(1.0, settings.checkpoint_minutes), iterations)
     kept = settings.keep_checkpoints + (3 if config.evaluation.gate else 1) if settings.keep_checkpoints else written
-    kept += written / settings.keep_every if settings.keep_every else 0
+    kept += written / KEEP_EVERY
     record = record_layout(config.game.largest_size)[1] * 8
     has_matches = bool(config.evaluation.every_minutes or config.evaluation.every_iterations)
-    logs = min(settings.logs_mb * 1e6 or math.inf, min(minutes, iterations) * LOG)
     return {
         "checkpoints": kept * saved,
-        # One of them under way.
-        "snapshots": 3 * (saved + games + config.replay.shard_samples * record + _reanalysed(config)),
+        # Two, and one that is being written.
+        "snapshots": 3 * (saved + games + config.replay.shard_samples * record),
         "replay": (config.replay.capacity + config.replay.archive_samples) * record * PACKED,
         "games": (settings.keep_games or 100_000) * GAME * (min(1.0, 100 * config.selfplay.sgf_share) + has_matches),
-        "logs": logs,
+        "logs": min(telemetry.MOST_BYTES, min(minutes, iterations) * LOG),
     } | ({"actors": 2 * config.replay.min_window * record * PACKED} if config.replay.external else {})
 
 
 def plan(config: Config, device: torch.device) -> str:
     """Returns in a line what a run will take. Raises InputError, with what would fit, where there is not so much."""
-    needed, places = memory(config, device), {"selfplay.reanalysed": torch.device("cpu")}
-    places["replay.capacity"] = device_for(config.replay, config.game.largest_size, device)
-    by_device: dict[torch.device, dict[str, float]] = {device: {}}
-    for name, size in needed.items():
-        by_device.setdefault(places.get(name, device), {})[name] = size
+    needed = memory(config, device)
+    by_device = {device: needed}
+    if (host := device_for(config.replay, config.game.largest_size, device)) != device:
+        by_device[host] = {"replay.capacity": needed.pop("replay.capacity")}
     words = "plans " + " and ".join(_planned(config, sizes, place) for place, sizes in by_device.items())
     unknown = "" if config.selfplay.slots else ", without the games in progress, whose number is measured at the start"
     has_end = config.pipeline.iterations or 0 < config.pipeline.minutes <= MONTH
@@ -167,7 +151,7 @@ def plan_disk(config: Config, games: float, device: torch.device) -> str:
     room, total = shutil.disk_usage(existing(place)).free + there, sum(files.values())
     kinds = ", ".join(f"{name} {_size(size)}" for name, size in files.items())
     if total > room:
-        what = "pipeline.keep_checkpoints, keep_every, keep_games and logs_mb, and replay.capacity"
+        what = "pipeline.keep_checkpoints and keep_games, and replay.capacity"
         raise InputError(f"{place} may grow to {_size(total)} ({kinds}); {_size(room)} are free: lower {what}")
     return f"{_size(total)} of disk at most ({kinds})"
 
@@ -199,21 +183,12 @@ def _size(size: float) -> str:
     return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.2g} MB" if size < 1e7 else f"{size / 1e6:.0f} MB"
 
 
-def warnings_of_removals(config: Config) -> Iterator[str]:
-    """Yields what of a run's files goes at its next checkpoint, as of one that was begun under wider limits."""
-    settings, folder = config.pipeline, config.run.folder
-    if old := old_games(folder, settings.keep_games):
-        yield f"warning: the oldest {len(old):,} games will be removed; pipeline.keep_games is {settings.keep_games:,}"
-    if 0 < 1e6 * settings.logs_mb < sum(path.stat().st_size for path in folder.glob("logs/*")):
-        yield f"warning: the oldest half of the logs will be removed; pipeline.logs_mb is {settings.logs_mb:g}"
-
-
 def remove_old_files(config: Config, newest: Path, saved: list[int], players: list[int], measured: Path | None) -> None:
-    """Removes of a run's checkpoints and games what the settings have no room for. newest: the checkpoint just written.
+    """Removes the checkpoints and games of a run that the settings do not keep. newest: the checkpoint just written.
     saved: the steps of all checkpoints ever written. players: the steps of those that have played. measured: the file
     that running matches read."""
-    settings, every, run = config.pipeline, config.pipeline.keep_every, config.run.folder
-    steps = best_steps(run, config.game.size) + (saved[every - 1 :: every] if every else [])
+    settings, run = config.pipeline, config.run.folder
+    steps = best_steps(run, config.game.size) + saved[KEEP_EVERY - 1 :: KEEP_EVERY]
     steps += players[-2:]  # the older snapshot may name the last but one, as each change makes a snapshot
     needed = {measured, *(checkpoint.path_of(run, step) for step in steps)}
     checkpoint.prune(run, settings.keep_checkpoints, newest, needed)
@@ -222,7 +197,7 @@ def remove_old_files(config: Config, newest: Path, saved: list[int], players: li
 
 
 def old_games(run: Path, keep: int) -> list[Path]:
-    """Returns all but the newest SGF games of a run, by their numbers, and of its matches; keep: how many of each, 0 is
-    all."""
-    played = sorted(run.glob("matches/*.sgf"), key=lambda path: path.stat().st_mtime)
-    return [*sorted(run.glob("games/game-*.sgf"))[:-keep], *played[:-keep]] if keep else []
+    """Returns all but the newest SGF games of a run and of its matches; keep: how many of each, 0 is all."""
+    paths = (run.glob(pattern) for pattern in ("games/*.sgf", "matches/*.sgf"))
+    by_age = (sorted(of_kind, key=lambda path: path.stat().st_mtime) for of_kind in paths)
+    return [path for of_kind in by_age for path in of_kind[:-keep]] if keep else []

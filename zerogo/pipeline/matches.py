@@ -47,14 +47,15 @@ from zerogo.system import distributed, runtime
 from zerogo.system.telemetry import Telemetry
 
 WHITE, OPTIONAL = "@white", "?"
+FINAL = 2  # times as many games as during a run are played at its end
 OF_GATE = "eval/gate_winrate"
 VERDICTS = {
     "H1": "it is stronger than {} by an SPRT",
     "H0": "it is not stronger than {} by an SPRT",
     "continue": "an SPRT cannot tell yet whether it is stronger than {}",
 }
-NICENESS = 10  # what training leaves of the cores
-GAMES_AT_ONCE_ON_GPU, GPU_PERCENT = 32, "25"  # small batches, so that their turns are short; and few multiprocessors
+NICENESS = 10  # matches get what training leaves of the cores
+GAMES_AT_ONCE_ON_GPU, GPU_PERCENT = 32, "25"  # small batches, whose turns are short, on few multiprocessors
 
 
 class Matches:
@@ -102,16 +103,24 @@ class Matches:
                 words = f"{spec} plays on {listed(opponent.sizes)} only; this run is on {listed(all_sizes)}"
                 raise InputError(f"evaluation.opponents: {words}")
             for size in sizes if isinstance(opponent, ExternalPlayer) else []:
-                opponent.check(self.game.rules(size=size))
+                opponent.check(self.game.rules(size))
         return sizes
 
     @contextlib.contextmanager
     def _opponent(self, spec: str) -> Iterator[Player]:
-        player = make_player(spec.removesuffix(WHITE), self.settings, self.device, self.dtype)
+        player = self.player(spec.removesuffix(WHITE))
         try:
             yield player
         finally:
             close(player)
+
+    def player(self, spec: str | Checkpoint) -> Player:
+        """Returns the player of a word or of a checkpoint, see `make_player`."""
+        return make_player(spec, self.settings, self.device, self.dtype)
+
+    def names_of_board(self, size: int) -> tuple[str, str]:
+        """Returns the charts' area of a board, and how its lines begin: with its name where there are several."""
+        return (f"eval/{size}x{size}", f"{size}x{size}, ") if self.game.sizes else ("eval", "")
 
     def final(self, checkpoint: Checkpoint, telemetry: Telemetry, directory: Path) -> None:
         """Plays the matches at the end of the run, prints what they show, and writes a report of them. Collective call:
@@ -123,7 +132,7 @@ class Matches:
         results: list[MatchResult] = []
         numbers: dict[str, float] = {}
         for _, line, result, of_match in self.play(
-            checkpoint, self.settings.final_games, lambda text: on_rank0(print, f"warning: {text}")
+            checkpoint, FINAL * self.settings.games, lambda text: on_rank0(print, f"warning: {text}")
         ):
             on_rank0(print, line, flush=True)
             results.append(result)
@@ -142,10 +151,9 @@ class Matches:
         """Charts the numbers and ratings of final matches, and writes a report for each board."""
         game = self.game
         for size in game.all_sizes:
-            area, met = f"eval/{size}x{size}" if game.sizes else "eval", pool.read(directory / pool.FILE)
-            numbers |= elo_numbers(met, size, results[0].name_a, area) if results else {}
             if here := [result for result in results if result.rules.size == size]:
-                paired = [result for result in here if result.is_paired]
+                met, paired = pool.read(directory / pool.FILE), [result for result in here if result.is_paired]
+                numbers |= elo_numbers(met, size, here[0].name_a, self.names_of_board(size)[0])
                 names = list(dict.fromkeys(name for one in paired or here for name in (one.name_a, one.name_b)))
                 folder = directory / f"{size}x{size}" if game.sizes else directory
                 ratings = rating_table(names, paired) if paired else []
@@ -157,10 +165,9 @@ class Matches:
     ) -> Iterator[tuple[str, str, MatchResult, dict[str, float]]]:
         """Yields of each match when it is over: the opponent of the settings, a line, the result, and the charts'
         numbers by tag. warn: called with a sentence about an opponent that is missing, whose match is left out."""
-        player = make_player(checkpoint, self.settings, self.device, self.dtype)
-        is_mixed = bool(self.game.sizes)
+        player = self.player(checkpoint)
         for size in self.game.all_sizes:
-            area, where = (f"eval/{size}x{size}", f"{size}x{size}, ") if is_mixed else ("eval", "")
+            area, where = self.names_of_board(size)
             here = [spec for spec in self.settings.opponents if size in self.sizes_of[spec]]
             for spec in [spec.removesuffix(OPTIONAL) for spec in here]:
                 start = time.time()
@@ -190,7 +197,7 @@ class Matches:
         """Returns how networks meet on a board."""
         options = {"opening_plies": self.settings.opening_plies, "move_cap": self.game.plies(size)}
         options |= {"device": self.device, "at_once": self.at_once}
-        return MatchSettings(self.game.rules(size=size), num_games, self.seed, **options)
+        return MatchSettings(self.game.rules(size), num_games, self.seed, **options)
 
 
 def elo_numbers(met: Sequence[pool.Meeting], size: int, name: str, area: str) -> dict[str, float]:
@@ -226,15 +233,14 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
         pool.add(folder / pool.FILE, result)
         yield line, numbers
     yield from ((f"  warning: {text}", {}) for text in left_out)
-    game, settings = matches.game, matches.settings
-    player, is_mixed = make_player(network, settings, matches.device, matches.dtype), bool(game.sizes)
+    settings, player = matches.settings, matches.player(network)
     stem, steps = player.name.rpartition("@")[0], {checkpoint.step_of(file): file for file in checkpoint.paths(folder)}
     earlier = {f"{stem}@{step}": file for step, file in steps.items() if step < network.step}
     players = [step for step in network.counters.get("players", ())[-1:] if step != network.step]
     plays = {f"{stem}@{step}": checkpoint.path_of(folder, step) for step in players}
     earlier, their_names = earlier | plays, set()  # a run that was renamed has checkpoints of its earlier name
-    for size in game.all_sizes:
-        where, area = (f"{size}x{size}, ", f"eval/{size}x{size}") if is_mixed else ("", "eval")
+    for size in matches.game.all_sizes:
+        area, where = matches.names_of_board(size)
         # Without those of a measurement that was interrupted, so that it comes out the same.
         met = [one for one in pool.read(folder / pool.FILE) if one.player != player.name or one.opponent not in earlier]
         order = list(plays)
@@ -243,7 +249,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
             order += [*pool.strongest(met, size, telling), *telling]
         for name in list(dict.fromkeys(order))[: max(settings.earlier_opponents, len(plays))]:
             try:
-                other = make_player(checkpoint.load(earlier[name]), settings, matches.device, matches.dtype)
+                other = matches.player(checkpoint.load(earlier[name]))
             except InputError as error:  # it may have been removed meanwhile
                 yield f"  {where}warning: no match against {name}: {error}", {}
                 continue
@@ -320,10 +326,8 @@ class BackgroundMatches:
     state: the run's, whose `last_match` follows when the results are charted: after a kill on the way the matches are
     due again."""
 
-    def __init__(
-        self, matches: Matches, telemetry: Telemetry, note: Callable[[str], None], state: RunState | None = None
-    ) -> None:
-        self.matches, self.telemetry, self.note, self.state = matches, telemetry, note, state or RunState()
+    def __init__(self, matches: Matches, telemetry: Telemetry, note: Callable[[str], None], state: RunState) -> None:
+        self.matches, self.telemetry, self.note, self.state = matches, telemetry, note, state
         self.step, self.begun = 0, self.state.last_match
         self.path: Path | None = None  # of the checkpoint that they need
         self._process: multiprocessing.Process | None = None

@@ -25,7 +25,7 @@ from zerogo.pipeline.matches import BackgroundMatches, Matches, apply_gate, load
 from zerogo.pipeline.sanity_checks import SanityChecks, final_boards, first_moves, selfplay_numbers
 from zerogo.pipeline.snapshots import Iteration, Rollback, RunState, Snapshots
 from zerogo.replay import Replay, Samples, device_for
-from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, reanalysis, write_games
+from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, write_games
 from zerogo.system import distributed
 from zerogo.system.runtime import code_revision, describe, pick_device, remove_leftovers
 from zerogo.system.signals import Signals
@@ -42,8 +42,8 @@ PICTURE_EVERY = 10  # iterations between pictures
 @dataclass
 class LineValues:
     """What the progress line shows. first_sample: number of the first sample that this process learned from. games:
-    finished in this process. part: the share of the iteration that is over, half of which is learning. values: by
-    name."""
+    finished in this process. part: the share of the iteration that is over, half of which is learning. values: further
+    ones by name."""
 
     first_sample: int
     games: int = 0
@@ -67,10 +67,9 @@ class PlayingNetworks:
         self.machine = describe(pick_device(config.run.device))["device"]
         kept = {} if start is None else start.run
         self._earlier = {name: kept.get(name, {}) for name in ("precision", "epilogues")}
-        precision, epilogues = (by_machine.get(self.machine, "") for by_machine in self._earlier.values())
+        precision, self.epilogues = (by_machine.get(self.machine, "") for by_machine in self._earlier.values())
         setup = cli.set_up(config, precision=precision)
         self.settings, self.device, self.dtype = config.run, setup.device, setup.dtype
-        self.epilogues = epilogues if epilogues and config.run.epilogues == "auto" else config.run.epilogues
         self._evaluators: dict[tuple, Evaluator] = {}
 
     def evaluator(self, network: Network, encoder: Encoder, heads: tuple[str, ...], purpose: str) -> Evaluator:
@@ -80,14 +79,15 @@ class PlayingNetworks:
             self._evaluators[key].network.load_(network)
         else:
             made = Evaluator.from_network(network, encoder, self.device, self.dtype, heads=heads)
-            self._evaluators[key], self.epilogues = made, tuning.pick_epilogues(self.epilogues, made.network)
+            self._evaluators[key], self.epilogues = made, tuning.pick_epilogues(made.network, self.epilogues)
         return self._evaluators[key]
 
     def state_dict(self) -> dict[str, dict[str, str]]:
         """Returns the measured choices by machine, those of earlier machines among them, for a snapshot."""
-        chosen = {"precision": str(self.dtype).removeprefix("torch."), "epilogues": self.epilogues}
-        here = {name: {self.machine: chosen[name]} for name in chosen if getattr(self.settings, name) == "auto"}
-        return {name: self._earlier[name] | here.get(name, {}) for name in chosen}
+        here = {"epilogues": {self.machine: self.epilogues}}
+        if self.settings.precision == "auto":
+            here["precision"] = {self.machine: str(self.dtype).removeprefix("torch.")}
+        return {name: by_machine | here.get(name, {}) for name, by_machine in self._earlier.items()}
 
 
 class Run:
@@ -192,14 +192,13 @@ class Run:
             self.selfplay = self._new_selfplay(first)
             self.selfplay.resignation.load_state_dict(start.counters["resignation"])
         if first and "iteration" in start.run:
-            then, settings = ((c.game, c.search, c.selfplay, c.pipeline.plays) for c in (start.config, self.config))
-            if (before := start.run.get("ranks", 1)) != distributed.world_size():
-                now = distributed.world_size()
-                self.signals.log(f"number of processes changed from {before} to {now}: games in progress start anew")
-            elif then == settings and distributed.is_rank0():
+            then, now = ((c.game, c.search, c.selfplay, c.pipeline.plays) for c in (start.config, self.config))
+            before, world = start.run.get("ranks", 1), distributed.world_size()
+            if then != now or before != world:
+                why = "settings changed" if then != now else f"number of processes changed from {before} to {world}"
+                self.signals.log(f"{why}: games in progress start anew")
+            elif distributed.is_rank0():
                 self.selfplay.load_state_dict(start.run["games"])
-            elif then != settings:
-                self.signals.log("games in progress start anew under the new settings")
         matches = start.run.get("background_matches", {})
         distributed.on_rank0(self.background_matches.load_state_dict, matches, self.directory)
 
@@ -221,7 +220,7 @@ class Run:
         config, (evaluator, step) = self.config, self._player()
         settings = replace(config.selfplay, slots=distributed.local_count(config.selfplay.slots))
         sections = config.game, config.search, settings
-        if not config.pipeline.plays:  # only its game numbers and its search, for reanalysis, are used
+        if not config.pipeline.plays:  # only its game numbers are used
             sections = config.game, replace(config.search, leaves=1), replace(config.selfplay, slots=1)
         # Rank r numbers its games r, r + W, …, so no two ranks share a number, even if one starts new games.
         world = distributed.world_size()
@@ -260,8 +259,7 @@ class Run:
     def _introduce(self, why: str) -> Progress:
         """Prints device, kernels and the reason for the number of games at once; returns the progress line."""
         run, settings = self.config.run, self.config.pipeline
-        precision = tuning.precision_in_words(self.dtype, self.device, self.config)
-        machine = f"{self.networks.machine}, {precision}, {kernels.in_use(self.device)}"
+        machine = f"{self.networks.machine}, {str(self.dtype).removeprefix('torch.')}, {kernels.in_use(self.device)}"
         print(f"{self.directory}: {machine}, {self.trainer.network.num_parameters()} parameters", flush=True)
         if why:
             print(f"self-play: {why}", flush=True)
@@ -348,7 +346,6 @@ class Run:
         if samples is not None:  # wrong samples are neither kept nor learned from
             figures = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
             self._run_checks(figures)
-        figures |= self._reanalyse(samples, until)  # before the new samples come, whose policies are the newest
         self.state.simulations += collected.simulations
         self.shown.games += len(collected.lengths)
         self.iteration.numbers = selfplay_numbers(collected, samples) | figures
@@ -369,20 +366,6 @@ class Run:
             self._snapshot()
             self.signals.exit_signal = int(distributed.all_reduce_max([self.signals.exit_signal])[0])
             self.signals.leave_if_asked()  # now that the snapshot is whole
-
-    def _reanalyse(self, samples: Samples | None, until: float | None) -> dict[str, float]:
-        """Searches old positions again, in proportion to the new samples and within the time; charts how many."""
-        settings, search = self.config.selfplay, self.selfplay.search
-        number, simulations = int(settings.reanalysed * len(samples or ())), settings.full_at(self._progress())
-        if not number:
-            return {}
-        seed = reanalysis.seed_of(self.config.run.seed, self.trainer.steps)
-        arguments = number, simulations, seed, self.device, self.config.selfplay.slots or 256, until
-        self._snapshot()
-        with self.signals.interruptible():
-            done = reanalysis.reanalyse(self.replay, search, *arguments)
-        self.state.simulations += done * simulations
-        return {"replay/reanalysed": done}
 
     def _run_checks(self, figures: dict[str, float]) -> None:
         """Warns of checks that these figures fail. Charts them and raises InputError where an exact check fails."""
@@ -482,7 +465,7 @@ class Run:
         judged = self.state.players, self.background_matches.step, shown, *of_gate
         if (players := distributed.broadcast_from_rank0(apply_gate, *judged)) != self.state.players:
             self.state.players = players
-            self.signals.snapshot_requested = True  # so that none names a file of `limits.remove_old_files`
+            self.signals.snapshot_requested = True  # before `limits.remove_old_files` removes an earlier player's file
             self.selfplay.set_network(*self._player())
             if self.inbox:
                 self._save()
@@ -499,11 +482,11 @@ class Run:
         """Returns a checkpoint with the replay's part of a snapshot, without games in progress."""
         state, replay = self.trainer.state_dict(), self.replay.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
-        counters = self.state.counters() | {"samples": self.trainer.samples, "games": 0}
+        counters = vars(self.state) | {"samples": self.trainer.samples, "games": 0}
         if self.selfplay is not None:
             counters |= {"games": self._next_game, "resignation": self.selfplay.resignation.state_dict()}
         generators = {name: replay.pop(name) for name in GENERATORS}
-        run = {"replay": {name: replay.pop(name) for name in ("pending", "policies") if name in replay}}
+        run = {"replay": {"pending": replay.pop("pending")}}
         counters["replay"] = replay
         contents = weights, averaged, state, generators, counters, run
         return Checkpoint(self.config, self.trainer.steps, *contents, revision=self.revision)
@@ -523,7 +506,7 @@ class Run:
 
     def _write_snapshot(self) -> None:
         begun, snapshot = time.monotonic(), self._checkpoint()
-        self.telemetry.trim(int(self.config.pipeline.logs_mb * 1e6))
+        self.telemetry.trim()
         snapshot.run |= {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
         snapshot.run |= {"format": snapshots.FORMAT, "iteration": self.iteration.state_dict()}
         snapshot.run |= {"background_matches": self.background_matches.state_dict(), "logs": self.telemetry.sizes()}

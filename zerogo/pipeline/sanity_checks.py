@@ -26,8 +26,8 @@ from zerogo.selfplay import EndReason, SelfPlayResult
 from zerogo.selfplay.record import END_TAGS
 from zerogo.show.picture import board_image, mosaic
 
-MOST_SAMPLES, MOST_TURNED = 2048, 64  # of an iteration that are looked at; those of them turned by all eight symmetries
-FEWEST = 16  # of anything before a share of it says much
+MOST_SAMPLES, MOST_TURNED = 2048, 64  # samples of an iteration that are checked, and checked in all eight symmetries
+FEWEST = 16  # a share of fewer is not charted
 BINS = 10  # of `calibration_error`
 OPENING_PLY = 8  # at which openings are compared
 STAGES = {"opening": (0.0, 1 / 3), "middle": (1 / 3, 2 / 3), "end": (2 / 3, 1.0)}  # by points on the board per point
@@ -67,7 +67,7 @@ CHECKS: dict[str, SanityCheck] = {
 
 
 class SanityChecks:
-    """Looks at a run's figures; stops: whether an exact check ends the run, else all only warn."""
+    """Checks a run's figures. stops: whether an exact check that fails ends the run; else all only warn."""
 
     def __init__(self, stops: bool) -> None:
         self.stops = stops
@@ -156,7 +156,7 @@ def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
     state = last.state()
     black, owners = scoring.final_score_black(state), scoring.final_ownership_black(state)
     standing, holders = scoring.result_black(state)
-    owners = torch.where(holders == owners, owners, 0)  # nor is it told to whom points with dead stones on them belong
+    owners = torch.where(holders == owners, owners, 0)  # points with dead stones on them have no certain owner
     decided = (black.abs() > last.size.to(torch.float32)) & (standing.sign() == black.sign())
     value_shares, owner_shares = [], []
     for colour in (board.BLACK, board.WHITE):
@@ -285,7 +285,7 @@ def first_moves(game: GameConfig, evaluator: Evaluator, device: torch.device) ->
     """Returns a picture of the network's policy on the empty board of each side, by tag: uint8 [height, width, 3]."""
     pictures = {}
     for size in game.all_sizes:
-        states = board.new_games(1, game.rules(size=size), device, game.plies(size))
+        states = board.new_games(1, game.rules(size), device, game.plies(size))
         evaluation = evaluator.with_symmetries("all")(states)
         caption = f"value {float(evaluation.value[0]):+.2f}"
         picture = board_image(states.stones[0], policy=evaluation.prior[0], caption=caption)

@@ -1,10 +1,10 @@
 """Snapshots: the complete state of a run, saved often, so that a resumed run continues as if it had never stopped.
 
 A snapshot is one file, a checkpoint (`zerogo.checkpoint`) whose part `run` holds the games in flight, the iteration
-under way, samples that no shard has yet, policies that were searched again, matches in the background, the precision
-and other measured choices, and how long the logs were. Finished shards are written before it, it is renamed into place
-when it is whole, and the one before it stays. What it needs of other files stays until two newer ones do without. Rank
-0 writes it, with the games of rank 0 only: a resumed run starts new games on the other ranks."""
+under way, samples that no shard has yet, matches in the background, the precision and other measured choices, and how
+long the logs were. Finished shards are written before it, it is renamed into place when it is whole, and the one before
+it stays. What it needs of other files stays until two newer ones do without. Rank 0 writes it, with the games of rank 0
+only: a resumed run starts new games on the other ranks."""
 
 import contextlib
 import math
@@ -32,7 +32,7 @@ from zerogo.system import distributed
 
 FOLDER = "snapshots"
 NAME = re.compile(r"snapshot-(\d{9})\.pt")
-FORMAT = 3  # of what a snapshot holds of its run; larger by one where a field comes or goes
+FORMAT = 3  # of a snapshot's part `run`; one more when a field is added or removed
 KEPT = 2  # newest snapshots: one may turn out to be damaged
 FIRST_WAIT = 1.0  # seconds to a process's first snapshot; then twice as long each time, up to pipeline.snapshot_seconds
 MOST_OF_TIME = 0.02  # share of the time that snapshots may take
@@ -53,12 +53,12 @@ class Rollback:
 
 
 class Snapshots:
-    """The snapshots of a run, and when the next one is due. seconds: most of them between two, unless a snapshot takes
-    long. rollback: which older ones are kept for a while."""
+    """The snapshots of a run, and when the next one is due. seconds: between two of them at most, unless writing one
+    takes long. rollback: names older ones that are kept for a while."""
 
-    def __init__(self, directory: Path, seconds: float, rollback: Rollback | None = None) -> None:
+    def __init__(self, directory: Path, seconds: float, rollback: Rollback) -> None:
         self.directory, self._seconds, self._wait = directory, seconds, min(FIRST_WAIT, seconds)
-        self._rollback = rollback or Rollback()
+        self._rollback = rollback
         self._number = max((int(NAME.fullmatch(path.name)[1]) for path in paths(directory)), default=0)
         self._next = time.monotonic() + self._wait
 
@@ -152,10 +152,9 @@ def config_of(directory: Path, start: Checkpoint | None, overrides: list[str]) -
 
 def changes(old: Config, new: Config) -> list[str]:
     """Returns a line for each setting that has changed, except for the run's place."""
-    before, now = old.to_dict(), new.to_dict()
-    keys = [(section, key) for section, entries in now.items() for key in entries]
-    keys = [key for key in keys if key not in (("run", "directory"), ("run", "name"))]
-    return [f"{s}.{k} is {now[s][k]}; it was {before[s][k]}" for s, k in keys if now[s][k] != before[s][k]]
+    before, now = old.flat(), new.flat()
+    changed = [key for key in now if now[key] != before[key] and key not in ("run.directory", "run.name")]
+    return [f"{key} is {now[key]}; it was {before[key]}" for key in changed]
 
 
 def join_results(results: list[SelfPlayResult]) -> SelfPlayResult:
@@ -192,16 +191,11 @@ class RunState:
     external: list[str] = field(default_factory=list)
     actors: dict[str, int] = field(default_factory=dict)
 
-    def counters(self) -> dict[str, Any]:
-        """Returns plain values that a checkpoint may hold."""
-        return vars(self) | {"actors": list(self.actors.items())}
-
     @classmethod
     def of(cls, counters: Mapping[str, Any]) -> "RunState":
         """Returns the state of a checkpoint's counters."""
-        names = [entry.name for entry in fields(cls) if entry.name in counters]
-        state = cls(**{name: copy(counters[name]) for name in names})
-        state.actors = dict(counters.get("actors", ()))
+        state = cls(**{entry.name: copy(counters[entry.name]) for entry in fields(cls) if entry.name in counters})
+        state.actors = dict(state.actors)  # which earlier versions kept as pairs
         return state
 
 

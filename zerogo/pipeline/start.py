@@ -56,7 +56,8 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
             what = f"none of the {len(files)} snapshots and checkpoints in {directory} can be resumed from"
             raise InputError(f"{what}; move them away to start anew")
         said = [f"{directory} {distributed.run_and_sync_errors(_planned, config)}"]
-        said += limits.warnings_of_removals(config)
+        if old := limits.old_games(directory, keep := config.pipeline.keep_games):
+            said.append(f"warning: the oldest {len(old):,} games will be removed; pipeline.keep_games is {keep:,}")
         if warning := too_many_considered(config.search, config.selfplay):
             said.append(f"warning: {warning}")
         _run_to_end(config, directory, start, signals, said)

@@ -301,7 +301,7 @@ def make_terminal_game(arguments: argparse.Namespace, ask: Callable[[str], str])
     """Returns the game of a command line, and prints its players and rules. Raises InputError for bad settings."""
     _check_save(arguments.save, arguments.sgf)
     setup = open_front_end(arguments, (arguments.black, arguments.white))
-    game, notes = _make_game(arguments, setup.config.game.rules(size=arguments.size))
+    game, notes = _make_game(arguments, setup.config.game.rules(arguments.size))
     words = {Colour.BLACK: arguments.black, Colour.WHITE: arguments.white}
     bots = {colour: _make_bot(word, setup, game, arguments, colour.value) for colour, word in words.items()}
     analysts = [bot.analyst for bot in bots.values() if bot and bot.analyst]

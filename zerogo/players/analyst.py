@@ -156,8 +156,7 @@ def make_player(
     if spec == RandomPlayer.name:
         return RandomPlayer()
     if external.is_external(spec):
-        limits = settings.engine_seconds, settings.engine_processes, settings.engine_start_seconds
-        return external.ExternalPlayer(external.find_program(spec), *limits)
+        return external.ExternalPlayer(external.find_program(spec), settings.engine_seconds, settings.engine_processes)
     if playouts := playouts_of(spec):
         search, simulations = _plain_search(playouts)
         return SearchPlayer(f"mcts:{playouts}", search, simulations)

@@ -39,6 +39,7 @@ from zerogo.system.runtime import usable_cores
 
 MOST_BYTES = 1 << 18  # of an engine's output before a reply is complete; more is a fault
 KEPT_OF_STDERR = 4000  # bytes
+START_SECONDS = 120.0  # for a process's first answer, at least: KataGo loads its network
 QUIT_SECONDS = 1.0
 # Beside each engine, so that it ends with this process however that dies, and if it ignores the end of its input: the
 # pipe to this shell closes then. What the kernel offers (PR_SET_PDEATHSIG) goes by the thread that started the engine,
@@ -226,11 +227,11 @@ def move_of(text: str, size: int) -> int | None:
 
 class Worker:
     """One process of an engine, started when it is first needed and anew after a fault, and the position that it holds.
-    rules: of its games. seconds, start_seconds: for each answer, and for the first. label: the engine's name and
+    rules: of its games. seconds: for each answer; for the first at least `START_SECONDS`. label: the engine's name and
     version, known once it is started."""
 
-    def __init__(self, command: Sequence[str], rules: Rules, seconds: float, start_seconds: float) -> None:
-        self.command, self.rules, self.seconds, self.start_seconds = command, rules, seconds, start_seconds
+    def __init__(self, command: Sequence[str], rules: Rules, seconds: float) -> None:
+        self.command, self.rules, self.seconds = command, rules, seconds
         self.process, self.is_closed, self.label = None, False, ""
         self._known_commands: set[str] = set()
         self._moves: tuple[int, ...] | None = None  # what stands on the process's board; None where that is not known
@@ -290,7 +291,7 @@ class Worker:
         for is_numbering in (True, False):  # it may be that it trips over the numbers
             self.process.is_numbering = is_numbering
             with contextlib.suppress(Refusal):
-                (listed,) = self.process.ask(["list_commands"], self.start_seconds)
+                (listed,) = self.process.ask(["list_commands"], max(START_SECONDS, self.seconds))
                 if listed:
                     return listed
         return ""
@@ -412,15 +413,11 @@ class ExternalPlayer:
     other processes have much less to do, and a fault affects its own game only. The player may resign, and loses a game
     by a fault.
 
-    seconds: time limit of an answer, after which the game is lost; start_seconds: of a process's first answer.
-    processes: number of processes, each with a waiting thread, 0 for one per usable core. label: the engine's name and
-    version, known after `check`."""
+    seconds: time limit of an answer, after which the game is lost. processes: number of processes, each with a waiting
+    thread, 0 for one per usable core. label: the engine's name and version, known after `check`."""
 
-    def __init__(
-        self, program: Program, seconds: float = 60.0, processes: int = 0, start_seconds: float = 120.0
-    ) -> None:
+    def __init__(self, program: Program, seconds: float = 60.0, processes: int = 0) -> None:
         self.program, self.seconds, self.processes = program, seconds, processes or usable_cores()
-        self.start_seconds = start_seconds
         self.name, self.label = program.name, ""
         self._rules: Rules | None = None
         self._workers: list[Worker] = []
@@ -439,7 +436,7 @@ class ExternalPlayer:
             worker.open()
         except EngineFault as fault:
             self.close()
-            limits = f"evaluation.engine_seconds is {self.seconds:g}, engine_start_seconds {self.start_seconds:g}; "
+            limits = f"evaluation.engine_seconds is {self.seconds:g}; "
             started = f"it was started as: {' '.join(worker.command)}"
             raise InputError(f"{self.name} {fault}; {limits * isinstance(fault, Silence)}{started}") from None
         self.label = worker.label
@@ -449,7 +446,7 @@ class ExternalPlayer:
         if not self._workers or rules != self._rules:
             self.close()
             command, self._rules = self.program.command(rules, _seed_of(0)), rules
-            self._workers = [Worker(command, rules, self.seconds, self.start_seconds) for _ in range(self.processes)]
+            self._workers = [Worker(command, rules, self.seconds) for _ in range(self.processes)]
             self._threads = ThreadPoolExecutor(self.processes, thread_name_prefix="engine")
 
     def choose_moves(self, games: Games, seed: int) -> list[int]:

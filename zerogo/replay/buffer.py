@@ -97,9 +97,8 @@ class Replay:
         # much memory again, and other parts of a run fill what is left.
         allocation = settings.capacity if torch.device(device).type != "cpu" else 0
         self._ring = torch.empty((allocation, record_layout(board_size)[1]), dtype=torch.int64, device=device)
-        # On the host, by slot; policy_time: how many samples there were when the policy was searched.
-        dtypes = {"kinds": torch.uint8, "policy_time": torch.int64, "network_step": torch.int64}
-        dtypes |= {"is_learned": torch.bool, "is_reanalysed": torch.bool}
+        # On the host, by slot.
+        dtypes = {"kinds": torch.uint8, "network_step": torch.int64, "is_learned": torch.bool}
         self._columns = {name: torch.empty(0, dtype=dtype) for name, dtype in dtypes.items()}
         # The numbers of held-out and of other samples in memory, ascending, in chunks.
         self._numbers = {is_held: [torch.empty(0, dtype=torch.int64)] for is_held in (True, False)}
@@ -146,10 +145,9 @@ class Replay:
         numbers = torch.arange(self._num_stored, self._num_stored + len(samples))
         slots, is_held = numbers % capacity, is_held_out(samples.game)
         self._ring[sent(slots, self._ring.device)] = sent(records, self._ring.device)  # index_copy_ copies row by row
-        of_samples = {"kinds": samples.kinds(), "network_step": samples.network_step.clamp(min=0)}
-        of_samples |= {"is_learned": samples.policy_weight > 0, "policy_time": self.total, "is_reanalysed": False}
-        for name, values in of_samples.items():
-            self._columns[name][slots] = values
+        self._columns["kinds"][slots] = samples.kinds()
+        self._columns["network_step"][slots] = samples.network_step.clamp(min=0)
+        self._columns["is_learned"][slots] = samples.policy_weight > 0
         self._numbers[True].append(numbers[is_held])
         self._numbers[False].append(numbers[~is_held])
         self._num_stored += len(samples)
@@ -211,31 +209,9 @@ class Replay:
     def _records(self, slots: Tensor) -> Tensor:
         return self._ring.index_select(0, sent(slots, self._ring.device))
 
-    def read(self, slots: Tensor) -> Samples:
-        """Returns the samples in some slots (int64 [K] on the host), on the ring's device."""
-        return Samples.of_records(self._records(slots), self.board_size)
-
     def newest(self, number: int) -> Samples:
         """Returns up to `number` of the newest samples, oldest first, on the host."""
-        return self.read(self._newest(min(number, len(self)))).packed()
-
-    def _column(self, name: str, slots: Tensor) -> Tensor:
-        """Returns one field of the samples in some slots, on the host."""
-        ring = getattr(Samples.of_records(self._ring, self.board_size), name)
-        return ring[sent(slots, ring.device)].cpu()
-
-    def oldest_policies(self, number: int) -> Tensor:
-        """Returns the slots of up to `number` training samples, those with the oldest policies: int64."""
-        slots = self._window_numbers(held=False) % self.settings.capacity
-        slots = slots[self._columns["is_learned"][slots]]
-        return slots[self._columns["policy_time"][slots].argsort(stable=True)[:number]]
-
-    def update_policies(self, slots: Tensor, policy: Tensor, root_value: Tensor) -> None:
-        """Replaces policies and root values by newer ones: int64 [K], float32 [K, A], float32 [K]."""
-        ring, here = Samples.of_records(self._ring, self.board_size), sent(slots, self._ring.device)
-        ring.policy[here] = sent(policy, here.device).to(ring.policy.dtype)
-        ring.root_value[here] = sent(root_value, here.device)
-        self._columns["policy_time"][slots], self._columns["is_reanalysed"][slots] = self.total, True
+        return Samples.of_records(self._records(self._newest(min(number, len(self)))), self.board_size).packed()
 
     def _newest(self, number: int) -> Tensor:
         """Returns the slots of the newest samples, oldest first: int64 [number]."""
@@ -284,8 +260,7 @@ class Replay:
     def after_snapshot(self) -> None:
         """Removes the files that neither of the two newest snapshots, including the one just written, needs."""
         if self._files is not None:
-            edge, more = self.total - self.window - self._num_missing, self.settings.archive_samples
-            self._files.after_snapshot((edge - (more or edge)) if self.settings.keep_shards else edge)
+            self._files.after_snapshot(self.total - self.window - self._num_missing - self.settings.archive_samples)
 
     def close(self) -> None:
         """Waits until the files are written; raises no errors (`flush` does)."""
@@ -337,19 +312,12 @@ class Replay:
     # Resuming
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state for a snapshot: counters, credit, generators (uint8), and what no finished shard holds:
-        samples, and policies from reanalysis."""
+        """Returns the state for a snapshot: counters, credit, generators (uint8), and the samples that no finished
+        shard holds."""
         state = {"total": self.total, "taken": self.num_drawn, "num_random": self.num_random}
         state |= {"last_game": self.last_game, "credit": float(self.credit), "generator": self._generator.get_state()}
         state["validation_generator"] = self._validation_generator.get_state()
-        if self._files is not None:
-            state["pending"] = self._records(self._newest(self.total - self._num_in_shards)).cpu()
-        is_new = self._columns["is_reanalysed"]
-        slots = self._newest(len(self) if bool(is_new.any()) else 0)  # slow for millions of samples
-        if len(places := is_new[slots].nonzero().squeeze(1)):
-            state["policies"] = {name: self._column(name, slots[places]) for name in ("policy", "root_value")}
-            state["policies"] |= {"time": self._columns["policy_time"][slots], "age": len(self) - places}
-        return state
+        return state | {"pending": self._records(self._newest(self.total - self._num_in_shards)).cpu()}
 
     def _take_over(self, state: dict[str, Any]) -> None:
         """Restores a state after its finished shards were loaded."""
@@ -358,13 +326,6 @@ class Replay:
         self.num_drawn, self.num_random, self.last_game = state["taken"], state["num_random"], state["last_game"]
         self._generator.set_state(state["generator"].cpu())
         self._validation_generator.set_state(state["validation_generator"].cpu())
-        if "policies" in state:
-            policy, value, age, when = (state["policies"][name] for name in ("policy", "root_value", "age", "time"))
-            is_there = age <= len(self)  # 1 is the newest sample; a smaller capacity holds fewer
-            slots = (self._num_stored - age[is_there]) % self.settings.capacity
-            self.update_policies(slots, policy[is_there], value[is_there])
-            when = when[-len(self) :]
-            self._columns["policy_time"][self._newest(len(when))] = when
         self.credit = self._most_credit(state["credit"])
 
     def redraw(self, seed: int) -> None:

@@ -165,8 +165,8 @@ def short_values_black(values_black: Tensor, length: Tensor, result_black: Tenso
     return average[:, :-1]
 
 
-def write_games(directory: Path, games: Sequence[FinishedGame], player: str) -> None:
-    """Writes games as SGF, named by their numbers, with the search's values as comments."""
+def write_games(directory: Path, games: Sequence[FinishedGame], player: str, stem: str = "game") -> None:
+    """Writes games as SGF with the search's values as comments, each named by the stem and its number."""
     if games:
         directory.mkdir(parents=True, exist_ok=True)
     for game in games:
@@ -178,4 +178,4 @@ def write_games(directory: Path, games: Sequence[FinishedGame], player: str) -> 
         remarks = list(map(sgf.Remark, comments, winrates))
         record = sgf.GameRecord(game.rules, game.moves, result, player, player, remarks)
         text = sgf.to_text(record).encode()
-        write_atomically(directory / f"game-{game.number:08d}.sgf", lambda file, text=text: file.write(text))
+        write_atomically(directory / f"{stem}-{game.number:08d}.sgf", lambda file, text=text: file.write(text))

@@ -175,7 +175,7 @@ def require_ratio(archive: zipfile.ZipFile, where: str) -> None:
         raise InputError(f"{where} is refused: its {packed} bytes stand for {unpacked}, more than samples of games do")
 
 
-def require_modest(value: Any, where: str, most_bytes: int = 0) -> None:
+def require_modest(value: Any, where: str, most_bytes: int) -> None:
     """Raises InputError for more than `MOST_VALUES` nested values or `MOST_DEPTH` levels, and for tensors of more bytes
     together than `most_bytes`. What is reached on several ways counts each time, as copies of it would; a tensor
     counts once, with all elements, which a view of stride 0 has many of in a few bytes."""

@@ -27,6 +27,7 @@ NUMBER = re.compile(EVENTS.format("").replace(".", r"\.") + r"(\d+)")
 LINE = re.compile(rb'\{"step": (\d+).*\}\n')  # a whole one
 PLAIN_SECONDS = 10.0  # between two lines of progress in a log file
 RECENT_SECONDS = 120.0  # over which rates and the time left are measured
+MOST_BYTES = 2_000_000_000  # of a run's logs
 
 
 class Telemetry(contextlib.AbstractContextManager):
@@ -39,8 +40,8 @@ class Telemetry(contextlib.AbstractContextManager):
 
     A run that resumes says from where. sizes: what a snapshot or checkpoint kept of `sizes()`, to which the files are
     cut back; None keeps all of them. resume_step: lines of later steps are dropped, which lengths do not find where
-    `trim` has shortened the file since, and TensorBoard is told to forget what it may have read of them. call: does
-    what writes, for example again and again."""
+    `trim` has shortened the file since, and TensorBoard is told to forget what it may have read of them. call: makes
+    the calls that write, for example with retries."""
 
     def __init__(
         self,
@@ -84,19 +85,19 @@ class Telemetry(contextlib.AbstractContextManager):
         paths = [self.path, *self.directory.glob(EVENTS.format("*"))]
         return {path.name: path.stat().st_size for path in paths}
 
-    def trim(self, max_bytes: int) -> None:
-        """Drops the oldest half of the lines and the oldest event files where the logs have more bytes than that; 0 is
-        no limit. An event file is closed when it has an eighth of them."""
-        if max_bytes and self._events and os.fstat(self._events.handle).st_size > max_bytes // 8:
+    def trim(self) -> None:
+        """Drops the oldest half of the lines and the oldest event files where the logs have more than `MOST_BYTES`. An
+        event file is closed when it has an eighth of them."""
+        if self._events and os.fstat(self._events.handle).st_size > MOST_BYTES // 8:
             os.fsync(self._events.handle)
             self._events.close()
             self._events = self._resume_step = None
         sizes = {path: path.stat().st_size for path in sorted(self.directory.glob(EVENTS.format("*")))}
         for path in list(sizes)[:-1]:
-            if max_bytes and sum(sizes.values()) > max_bytes // 2:
+            if sum(sizes.values()) > MOST_BYTES // 2:
                 path.unlink()
                 del sizes[path]
-        if max_bytes and os.fstat(self._lines.handle).st_size > max_bytes // 2:
+        if os.fstat(self._lines.handle).st_size > MOST_BYTES // 2:
             lines = self.path.read_bytes().splitlines(keepends=True)
             self._call(write_atomically, self.path, lambda file: file.writelines(lines[len(lines) // 2 :]))
             self._lines.close()

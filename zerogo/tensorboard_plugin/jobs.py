@@ -240,7 +240,7 @@ def new_game(desk: Desk, request: Part) -> Iterator[Part]:
         settings = checkpoint.load(_plain(request["networks"][0])).config.game
         if size not in (None, *settings.all_sizes):
             raise InputError(f"the network plays on {coords.listed(settings.all_sizes)}, not on {size}")
-        rules = settings.rules(size=size or settings.size)
+        rules = settings.rules(size or settings.size)
     else:
         rules = Rules(size=size or 9)
     if request.get("komi") is not None:

@@ -17,7 +17,7 @@ import torch
 
 from zerogo import kernels
 from zerogo.config import Config
-from zerogo.errors import InputError, quote
+from zerogo.errors import InputError
 from zerogo.system import distributed, runtime
 from zerogo.tuning.questions import Question, ask, cpu_facts, gpu_facts
 
@@ -25,7 +25,7 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CPU_SIZE = 9  # of the boards that the CPU's kernels are tried on: they are compiled for all sizes at once
 EVALUATIONS_A_SAMPLE = 4  # at the least, in self-play
 PROCESS_BYTES, PROCESS_GAIN = 700_000_000, 0.6  # torch and compiled kernels; two threads of one core are no gain
-GAIN = 0.05  # that a doubling must bring, and that the chosen batch may lack of the best one
+GAIN = 0.05  # what bfloat16 or a doubled batch must bring, and by how much the chosen batch may be below the best
 PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy moment of the machine
 NO_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
 ROUNDS, ROUND_SECONDS = 3, 0.03
@@ -92,11 +92,7 @@ def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: s
 
     On CUDA torch computes convolutions of float32 in TF32, with 10 bits of fraction, unless
     torch.backends.cudnn.allow_tf32 is set to False."""
-    if name not in ("auto", *PRECISIONS):
-        raise InputError(f"precision is {quote(name)}; allowed are auto, {', '.join(PRECISIONS)}")
-    if name == "float32":
-        return torch.float32
-    if name == "auto" and earlier == "float32":
+    if name == "float32" or name == "auto" and earlier == "float32":
         return torch.float32
     device = torch.device(device)
     answer, here = ask([_precision_question(config, device)], device)[0], {"cpu": "CPU", "cuda": "GPU"}[device.type]
@@ -107,8 +103,9 @@ def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: s
     if what := answer.get("fault", answer.get("untried")):
         _warn_once(f"bfloat16 {what} on this {here}, so float32 is used")
         return torch.float32
-    gain = _seconds_a_sample(*answer["float32"]) / _seconds_a_sample(*answer["bfloat16"])
-    return PRECISIONS["bfloat16" if gain >= 1 + GAIN else "float32"]
+    # What a sample costs, to be played and to be learned from, by how many of each a second there are.
+    cost = {way: EVALUATIONS_A_SAMPLE / answer[way][0] + 1.0 / answer[way][1] for way in PRECISIONS}
+    return PRECISIONS["bfloat16" if cost["float32"] >= (1 + GAIN) * cost["bfloat16"] else "float32"]
 
 
 def _precision_question(config: Config, device: torch.device) -> Question:
@@ -116,22 +113,6 @@ def _precision_question(config: Config, device: torch.device) -> Question:
     sections = {name: whole[name] for name in ("network", "features")} | {"game": {"size": config.game.largest_size}}
     facts = gpu_facts(device) if device.type == "cuda" else cpu_facts()
     return {"task": ["precision", sections, device.type]} | facts
-
-
-def _seconds_a_sample(evaluations: float, samples: float) -> float:
-    """Returns what a sample costs, to be played and to be learned from, by how many of each a second there are."""
-    return EVALUATIONS_A_SAMPLE / evaluations + 1.0 / samples
-
-
-def precision_in_words(dtype: torch.dtype, device: torch.device, config: Config) -> str:
-    """Returns the dtype that was picked for a person, and how much faster it was found to be than the other one."""
-    words = precision = str(dtype).removeprefix("torch.")
-    answer = ask([_precision_question(config, device)], device)[0] if config.run.precision == "auto" else {}
-    if answer.keys() >= PRECISIONS.keys():
-        seconds = {name: _seconds_a_sample(*answer[name]) for name in PRECISIONS}
-        other = sum(seconds.values()) - seconds[precision]
-        words += f" ({other / seconds[precision]:.1f} times as fast as the other precision)"
-    return words
 
 
 # Processes
@@ -165,17 +146,15 @@ def num_processes(config: Config, limit: Callable[[], int]) -> int:
 # What follows from the settings, or from a forward of the network
 
 
-def pick_epilogues(choice: str, network: Any) -> str:
-    """Has a kernel do what follows the network's convolutions where `run.epilogues` wants it, "on", or for "auto" where
-    a forward is faster with it, both replayed as a search replays them; returns what was chosen, "on" or "off".
-
-    network: a `network.InferenceNetwork`. Raises InputError for "on" where there is no such kernel."""
+def pick_epilogues(network: Any, earlier: str = "") -> str:
+    """Has a kernel do what follows the convolutions of a `network.InferenceNetwork` where there is one and a forward is
+    faster with it, both replayed as a search replays them; returns what was chosen, "on" or "off". earlier: what was
+    chosen before on such a device, which stays."""
     device, fast = network.device, kernels.module_for("epilogues", network.device)
-    if choice == "on" and fast is None:
-        raise InputError("run.epilogues is on, but that needs CUDA with Triton; set it to auto")
-    if choice == "off" or fast is None:
+    if fast is None:
         return "off"
-    if choice == "auto":
+    choice = earlier
+    if not choice:
         side, dtype = network.network.size, network.dtype
         planes = torch.zeros(MEASURED_BATCH, network.num_planes, side, side, dtype=dtype, device=device)
         inputs, rates = torch.zeros(MEASURED_BATCH, network.num_globals, device=device), {}
@@ -342,8 +321,6 @@ def set_up_cpu(threads: int) -> int:
 
     Also keeps freed memory: every step frees and asks again for the same megabytes. Fresh pages from the system, which
     must be cleared, cost a third of a search with a small network (measured)."""
-    if threads < 0:
-        raise InputError(f"threads is {threads}; it must be 0 (torch's choice) or more")
     global THREADS
     default = default_threads()
     torch.set_num_threads(threads or default)

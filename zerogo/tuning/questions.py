@@ -34,7 +34,7 @@ FAULTS = {
     signal.SIGFPE: "ends with a floating-point exception",
     signal.SIGABRT: "is aborted",
 }
-# What says in /proc/cpuinfo which CPU it is.
+# The lines of /proc/cpuinfo that tell CPUs apart.
 OF_CPU = "vendor_id,cpu family,model,model name,stepping,microcode,flags,Features,CPU implementer,CPU part,CPU variant"
 
 Question = dict[str, Any]  # "task": what `tuning.trials` is asked to do; and all else that the answer depends on
@@ -137,7 +137,7 @@ def _try(tasks: Sequence[list], device: str) -> list[Answer]:
 def _answers_of_process(tasks: Sequence[list], device: str) -> list[Answer]:
     """Returns the answers of one process: to all tasks, or up to the one that ended it, whose answer is that fault. A
     task that takes too long has no answer, nor have those behind it: the machine may be busy."""
-    # It is to find the package of this process, and Ctrl-C is not for it.
+    # The process must find this package, and Ctrl-C must not reach it.
     paths = os.pathsep.join(filter(None, [str(kernels.PACKAGE.parent), os.environ.get("PYTHONPATH")]))
     options = {"env": os.environ | {"PYTHONPATH": paths}, "start_new_session": True}
     try:

@@ -7,18 +7,19 @@ little weaker, so they only fill what memory, or the number of games that are wa
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from zerogo import board, kernels, tuning
 from zerogo.config import Config, EvaluationConfig, GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
+from zerogo.kernels.shared import WORDS_AFTER_ROWS
 from zerogo.players.analyst import SIMULATIONS_A_LEAF
+from zerogo.search.tree import Tree
 from zerogo.selfplay.loop import SelfPlay
 from zerogo.selfplay.opening import begin
 from zerogo.selfplay.playout import RandomPlayer
+from zerogo.selfplay.record import Recorder
 from zerogo.system import distributed, runtime
 
 FEWEST, MOST = 64, 65536  # games; smaller batches than the least are not timed
@@ -49,8 +50,7 @@ def fit_to_device(
     if games and leaves:
         return search, settings, ""
     if not games:
-        alone = SelfPlay(game, replace(search, leaves=1), replace(settings, slots=1), evaluator, device, seed=0)
-        most_games = max(1, min(most_games, _games_in_memory(alone, matches)))
+        most_games = max(1, min(most_games, _games_in_memory(game, search, settings, device, matches)))
     # Few leaves of a search with few simulations.
     fewest = settings.all_simulations[0]
     most_games, most_leaves = games or most_games, leaves or max(1, fewest // SIMULATIONS_A_LEAF)
@@ -129,21 +129,28 @@ def _time_evaluations(evaluator: Evaluator, states: board.State, limit: int, has
     return tuning.find_batch(_rate, limit, FEWEST)
 
 
-def _games_in_memory(alone: SelfPlay, matches: EvaluationConfig | None = None) -> int:
-    """Returns for how many games there is memory, trees and records included; MOST if unknown. alone: self-play of one
-    game. The memory of background matches is left free: a process, and a tree for each player of all their games."""
-    free, tree = runtime.free_bytes(alone.device), alone.search_state.tree
-    if free is None:
+def bytes_of_game(game: GameConfig, search: SearchConfig, settings: SelfplayConfig) -> tuple[int, int]:
+    """Returns the bytes of a tree's node, and of a game in flight: its tree and its record."""
+    side, meta = game.largest_size, torch.device("meta")
+    nodes = (2 if search.keep_tree else 1) * settings.all_simulations[-1] + 2  # as in `Search.init`
+    tree = Tree.empty(1, nodes, side * side + 1, 3 * side + WORDS_AFTER_ROWS, meta)
+    records = Recorder.empty(1, max(map(game.plies, game.all_sizes)), side, meta).tables.values()
+    return tree.bytes_per_node, nodes * tree.bytes_per_node + sum(table.nbytes for table in records)
+
+
+def _games_in_memory(
+    game: GameConfig,
+    search: SearchConfig,
+    settings: SelfplayConfig,
+    device: torch.device,
+    matches: EvaluationConfig | None = None,
+) -> int:
+    """Returns for how many games there is memory, MOST if unknown. The memory of background matches is left free: a
+    process, and a tree for each player of all their games."""
+    if (free := runtime.free_bytes(device)) is None:
         return MOST
+    bytes_per_node, bytes_per_game = bytes_of_game(game, search, settings)
     if matches is not None and (matches.every_minutes or matches.every_iterations):
-        free -= PROCESS_BYTES + 2 * matches.games * matches.simulations * _bytes(tree) // tree.num_nodes
-    ranks = distributed.local_rank_and_size()[1] if alone.device.type == "cpu" else 1  # they share the rest
-    return max(0, int(MEMORY_SHARE * free)) // (ranks * (_bytes(alone.search_state) + _bytes(alone.recorder)))
-
-
-def _bytes(thing: Any) -> int:
-    """Returns the memory of all tensors inside a dataclass or the like."""
-    if isinstance(thing, Tensor):
-        return thing.nbytes
-    values = thing.values() if isinstance(thing, dict) else getattr(thing, "__dict__", {}).values()
-    return sum(_bytes(part) for part in values)
+        free -= PROCESS_BYTES + 2 * matches.games * matches.simulations * bytes_per_node
+    ranks = distributed.local_rank_and_size()[1] if device.type == "cpu" else 1  # they share the rest
+    return max(0, int(MEMORY_SHARE * free)) // (ranks * bytes_per_game)

@@ -426,7 +426,7 @@ def _drawn_targets(number: int, side: int) -> Targets:
     return Targets(**of_moves, **of_board, value=ones, short_values=torch.zeros(number, 3))
 
 
-# What may pass, and so is no property of the machine; a process that was killed, or came too late, among it.
+# Errors that may be temporary and say nothing about the machine, such as a worker that was killed or came too late.
 PASSING = OSError, MemoryError, torch.OutOfMemoryError, threading.BrokenBarrierError, BrokenExecutor
 TASKS = {"kernel": kernel, "precision": precision, "processes": processes}
 
