@@ -7,6 +7,7 @@ A command that fails changes nothing of the engine."""
 
 import argparse
 import contextlib
+import math
 import secrets
 import sys
 import traceback
@@ -100,7 +101,7 @@ class GtpEngine(Engine):
         The game does not change. timed: whether the clock counts."""
         started = self.now()
         limits = (self.clock.seconds(player, moves_left(self.game)), self.options.most_seconds) if timed else ()
-        seconds = min((limit for limit in limits if limit is not None), default=None)
+        seconds = min((limit for limit in limits if limit is not None), default=math.inf)
         action = self.genmove(player, seconds, cleanup=cleanup, timed=timed, after_step=after_step).action
         if timed:
             self.clock.spend(player, self.now() - started)

@@ -1,6 +1,7 @@
 """One engine for one game, which GTP, the terminal and pictures share: it thinks, chooses moves, judges stones, ponders
 and writes the game's record. A front end adds the commands, and the time that the engine may use."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -121,33 +122,28 @@ class Engine:
         return self.session.analysis()
 
     def search(
-        self,
-        player: Colour,
-        game: LiveGame | None = None,
-        deadline: float | None = None,
-        after_step: Hook = lambda: None,
+        self, player: Colour, game: LiveGame | None = None, deadline: float = math.inf, after_step: Hook = lambda: None
     ) -> None:
         """Searches for a player from the kept tree, until the simulations are done, the deadline comes (in seconds of
-        `now`), the tree is full or a person interrupts. game: None for the engine's. after_step: called after every
-        step of the search."""
+        `now`, infinite for none), the tree is full or a person interrupts. game: None for the engine's. after_step:
+        called after every step of the search."""
         self.session.set_position(game or self.game, player)
-        limit, done = self.options.simulations if deadline is None else self.options.most_simulations, 0
-        if deadline is not None:
-            deadline -= CAUTION * self.overhead.longest
+        limit, done = self.options.simulations if deadline == math.inf else self.options.most_simulations, 0
+        deadline -= CAUTION * self.overhead.longest
         while True:
             before = self.now()
             new = self.session.step(None if limit is None else limit - done)
             after_step()
             done, now = done + new, self.now()
             self.step_time.append(now - before)
-            is_late = deadline is not None and now + CAUTION * self.step_time.longest > deadline
+            is_late = now + CAUTION * self.step_time.longest > deadline
             if new == 0 or is_late or (limit is not None and done >= limit) or self.interrupted():
                 return
 
     def genmove(
         self,
         player: Colour,
-        seconds: float | None = None,
+        seconds: float = math.inf,
         *,
         cleanup: bool = False,
         timed: bool = True,
@@ -155,8 +151,8 @@ class Engine:
     ) -> Choice:
         """Returns the engine's choice; the game does not change.
 
-        seconds: its time limit, None for a number of simulations. cleanup: whether it captures dead stones before it
-        passes, also after two passes. timed: whether the move is part of a game; else it neither resigns nor draws
+        seconds: its time limit, infinite for a number of simulations. cleanup: whether it captures dead stones before
+        it passes, also after two passes. timed: whether the move is part of a game; else it neither resigns nor draws
         moves at random. after_step: called after every step of the search."""
         started, pass_action = self.now(), self.game.size**2
         if self.session is None:
@@ -168,12 +164,11 @@ class Engine:
         if cleanup:  # after two passes there is nothing to search
             game = game.copy()
             game.undo(len(game.last_passes()))
-        if seconds is not None and seconds < CAUTION * (self.step_time.median + self.overhead.median):
+        if seconds < CAUTION * (self.step_time.median + self.overhead.median):
             choice = Choice(self._best_by_prior(game, player))
         else:
             share = 1 - CLEANUP_SHARE if cleanup else 1.0
-            deadline = None if seconds is None else started + seconds
-            self.search(player, game, None if seconds is None else started + share * seconds, after_step)
+            self.search(player, game, started + share * seconds, after_step)
             settings = replace(
                 self.options,
                 resign=self.options.resign and timed,
@@ -181,7 +176,7 @@ class Engine:
                 is_over=len(game.moves) < len(self.game.moves),
                 varies=self.options.varies and timed and not cleanup,
             )
-            choice = self._decide(game, player, settings, deadline)
+            choice = self._decide(game, player, settings, started + seconds)
         if cleanup and choice.action is not None and self.game.why_illegal(player, choice.action) is not None:
             return Choice(pass_action)  # before the passes it was legal: they have made a situation that superko bans
         return choice
@@ -226,15 +221,15 @@ class Engine:
             fields["result"] = result_text(self.score_black())
         return self.game.record(**fields)
 
-    def _decide(self, game: LiveGame, player: Colour, settings: Options, deadline: float | None) -> Choice:
+    def _decide(self, game: LiveGame, player: Colour, settings: Options, deadline: float) -> Choice:
         """Returns the choice of `move_choice` after a search."""
         searched, judged = self.now(), 0.0
-        until = searched + 2 * VERDICT_SECONDS if deadline is None else deadline
+        until = searched + 2 * VERDICT_SECONDS if deadline == math.inf else deadline
         analysis = self.session.analysis()
 
         def look(candidate: int) -> float:
             """Returns a move's value, -1 where there is no time for its search."""
-            if deadline is not None and self.now() + LOOK_SIMULATIONS * self.step_time.longest > deadline:
+            if self.now() + LOOK_SIMULATIONS * self.step_time.longest > deadline:
                 return -1.0
             return self.session.value_of(game, player, candidate, LOOK_SIMULATIONS)
 
