@@ -18,7 +18,7 @@ from zerogo import board
 from zerogo.analysis.__main__ import parse as parse_arguments
 from zerogo.analysis.__main__ import read_settings
 from zerogo.analysis.batch import BatchKind, SearchTask, roots
-from zerogo.analysis.engine import AnalysisEngine, Limits
+from zerogo.analysis.engine import AnalysisEngine
 from zerogo.analysis.query import AnalysisSettings, parse, read_config
 from zerogo.errors import InputError
 from zerogo.players.analyst import Analyst, analyst_of_playouts
@@ -70,7 +70,7 @@ def ask(*lines: dict[str, Any] | str | bytes, **arguments: Any) -> list[dict[str
 
 def perform(script: str) -> str:
     """Returns the conversation with the requests of a script: queries that follow each other are asked together."""
-    session, shown = Session(limits=Limits(positions=1)), []
+    session, shown = Session(positions=1), []
     for is_sent, lines in itertools.groupby(script.splitlines(), lambda line: line.startswith("> ")):
         if is_sent:
             asked = list(lines)
@@ -134,9 +134,9 @@ def test_replies_are_the_same_alone_and_among_many_and_where_the_host_must_not_l
     queries.append(query("avoided too", **avoided))
     together = final(ask(*queries))
     assert len(together) == len(queries)
-    assert final(ask(*queries, limits=Limits(positions=1))) == together
+    assert final(ask(*queries, positions=1)) == together
     use("blind")  # which is slow
-    blind = final(ask(*queries[::3], limits=Limits(positions=4)))
+    blind = final(ask(*queries[::3], positions=4))
     assert len(blind) == len(queries[::3]) and blind == {name: together[name] for name in blind}
 
 
@@ -153,8 +153,8 @@ def test_a_query_of_higher_priority_is_searched_before_all_others() -> None:
     alone = Session()
     alone.take(query("urgent", maxVisits=100))
     number = steps_until(alone, "urgent")
-    for limits in (Limits(), Limits(positions=4), Limits(memory=2**17)):
-        session = Session(limits=limits)
+    for limits in ({}, {"positions": 4}, {"memory": 2**17}):
+        session = Session(**limits)
         session.take(*(query(f"{k}", maxVisits=100) for k in range(12)))
         for _ in range(3):
             session.engine.step()
@@ -192,7 +192,7 @@ def test_time_limits_do_not_count_the_time_for_which_a_search_was_paused() -> No
 
 
 def test_terminate() -> None:
-    session = Session(limits=Limits(positions=1))
+    session = Session(positions=1)
     session.take(query("a", maxVisits=1000), query("b", moves=[["B", "A1"]], analyzeTurns=[0, 1]))
     for _ in range(3):
         session.engine.step()
@@ -276,14 +276,13 @@ def test_broken_lines_are_answered() -> None:
 
 
 def test_visits_end_where_memory_does() -> None:
-    session = Session(limits=Limits(nodes=32))
+    session = Session(nodes=32)
     [reply] = session.ask(query(maxVisits=10**9, overrideSettings={"maxTime": 1e9}))
     assert "maxVisits: memory limits a search here to 32 visits" in session.warnings[0]
     assert reply["rootInfo"]["visits"] == 32
-    small = Limits(memory=2**15)
-    [reply] = ask(query(maxVisits=10**9), limits=small)
+    [reply] = ask(query(maxVisits=10**9), memory=2**15)
     needed = BatchKind(5, reply["rootInfo"]["visits"], False).tree_bytes
-    assert needed <= small.memory < 3 * needed
+    assert needed <= 2**15 < 3 * needed
 
 
 def test_settings_of_all_queries() -> None:
@@ -336,7 +335,7 @@ JUNK = st.recursive(
 @given(st.dictionaries(st.sampled_from(TABLES["keys of queries"]), JUNK, max_size=4), st.integers(0, 10**6))
 def test_fuzzed_queries_get_an_answer(changes: dict[str, Any], cut: int) -> None:
     """Whatever stands in a line, it gets at least one reply, and after it the engine answers as before."""
-    session = Session(limits=Limits(nodes=16))
+    session = Session(nodes=16)
     line = json.dumps(query(boardXSize=3, boardYSize=3, maxVisits=2) | changes)
     for text in (line, line[: cut % len(line)]):
         replies = session.ask(text)

@@ -59,7 +59,7 @@ def main(arguments: argparse.Namespace) -> None:
 
     import torch
 
-    from zerogo.analysis.engine import AnalysisEngine, Limits
+    from zerogo.analysis.engine import AnalysisEngine
     from zerogo.config import EvaluationConfig
     from zerogo.system.runtime import lines_of_stdin
 
@@ -70,11 +70,10 @@ def main(arguments: argparse.Namespace) -> None:
     setup.config = dataclasses.replace(setup.config, evaluation=EvaluationConfig())
     analyst = setup.analyst(arguments.checkpoint, leaves=arguments.leaves)
     settings = read_settings(arguments, analyst.simulations if arguments.checkpoint.startswith("mcts:") else None)
-    limits = Limits(positions=arguments.positions, memory=int(arguments.memory * 2**30))
-    room = f"up to {limits.positions} positions at a time, threads: {torch.get_num_threads()}"
+    room = f"up to {arguments.positions} positions at a time, threads: {torch.get_num_threads()}"
     print(f"{analyst.name} on {setup.device}: {room}", file=sys.stderr)
     print("Started, ready to begin handling requests", file=sys.stderr, flush=True)
-    engine = AnalysisEngine(analyst, write, settings, limits)
+    engine = AnalysisEngine(analyst, write, settings, arguments.positions, int(arguments.memory * 2**30))
     serve(engine, lines_of_stdin(), wait_at_end=not arguments.quit_without_waiting)
 
 

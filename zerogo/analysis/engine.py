@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,19 +39,12 @@ MOST_QUERY_BYTES, MOST_QUERY_VALUES = 2**18, 15_000
 ACTIONS = ("query_version", "query_models", "clear_cache", "terminate", "terminate_all")
 
 
-class Limits(NamedTuple):
-    """positions: most that are searched at a time, of one kind. memory: bytes of all trees. nodes: of a tree, 2^k."""
-
-    positions: int = 1024
-    memory: int = 2**31
-    nodes: int = 2**17
-
-
 @dataclass(eq=False)
 class AnalysisEngine:
-    """Answers lines of KataGo's analysis protocol. settings: defaults of a query. write: called with each reply. clock:
-    returns seconds. warn: called with each sentence on an unsupported field once; a warning is no reply, as clients
-    expect one line for one position.
+    """Answers lines of KataGo's analysis protocol. write: called with each reply. settings: defaults of a query.
+    positions: most that are searched at a time, of one kind. memory: bytes of all trees. nodes: of a tree at most, 2^k.
+    clock: returns seconds. warn: called with each sentence on an unsupported field once; a warning is no reply, as
+    clients expect one line for one position.
 
     Each step searches the first few positions by priority, then by arrival; the others wait, even if their search has
     begun. The first steps search FEWEST_ROWS positions, and two more after each reply, so that replies come early and
@@ -65,7 +58,9 @@ class AnalysisEngine:
     analyst: Analyst
     write: Callable[[dict[str, Any]], None]
     settings: AnalysisSettings = AnalysisSettings()
-    limits: Limits = Limits()
+    positions: int = 1024
+    memory: int = 2**31
+    nodes: int = 2**17
     clock: Callable[[], float] = time.monotonic
     warn: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
     _waiting: list[SearchTask] = field(default_factory=list, init=False)  # a heap
@@ -136,8 +131,8 @@ class AnalysisEngine:
     def _queue(self, query: Query) -> None:
         self._check_moves(query.game)
         bytes_a_node = BatchKind(query.game.rules.size, 1, query.restrictions is not None).tree_bytes // 3
-        fitting = max(1, self.limits.memory // bytes_a_node)
-        limit = min(self.limits.nodes, power_of_two(fitting + 1) // 2)
+        fitting = max(1, self.memory // bytes_a_node)
+        limit = min(self.nodes, power_of_two(fitting + 1) // 2)
         visits = min(query.settings.max_visits, limit)
         short = [("maxVisits", f"memory limits a search here to {limit} visits")]
         for name, text in (*query.warnings, *(short if visits < query.settings.max_visits else ())):
@@ -160,7 +155,7 @@ class AnalysisEngine:
         if action == "query_version":
             fields = fields | {"version": zerogo.__version__, "git_hash": runtime.code_revision()}
         elif action == "query_models":
-            fields = fields | {"models": [katago.model_fields(self.analyst.name, self.limits.positions)]}
+            fields = fields | {"models": [katago.model_fields(self.analyst.name, self.positions)]}
         elif action == "clear_cache":
             self._game_of.cache_clear()
         else:
@@ -224,10 +219,10 @@ class AnalysisEngine:
         first position goes before all that are searched; one such tree may exceed the limits."""
         waiting = sum(not task.is_stopped and BatchKind.of(task) == kind for task in self._waiting)
         existing = sum(len(batch.tasks) for batch in self._batches if batch.kind == kind)
-        free = self.limits.memory - sum(len(batch.tasks) * batch.kind.tree_bytes for batch in self._batches)
+        free = self.memory - sum(len(batch.tasks) * batch.kind.tree_bytes for batch in self._batches)
         fitting = max(1, MOST_POINTS // (kind.size**2 * self.analyst.search.settings.leaves))
-        rows = min(max(FEWEST_ROWS, waiting), self.limits.positions - existing, free // kind.tree_bytes, fitting)
-        if is_urgent and rows < 1 and free >= 0 and existing <= self.limits.positions:
+        rows = min(max(FEWEST_ROWS, waiting), self.positions - existing, free // kind.tree_bytes, fitting)
+        if is_urgent and rows < 1 and free >= 0 and existing <= self.positions:
             rows = 1
         if rows < 1 and self._batches:
             return None

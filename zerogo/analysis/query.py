@@ -30,7 +30,7 @@ MOST_CONFIG_BYTES = 2**18
 LEAST_SIZE = 2  # KataGo's
 MOST_KOMI = 150.0
 MOST_PRIORITY = 2**62 - 1
-MOST_VISITS = 2**50  # KataGo's; a tree ends where memory does, see `engine.Limits`
+MOST_VISITS = 2**50  # KataGo's; a tree ends where memory does, see `engine.AnalysisEngine`
 PERSPECTIVES = ("BLACK", "WHITE", "SIDETOMOVE")
 WITHOUT_EFFECT = remarks("query", is_supported=False)
 INCLUDES = ("includeOwnership", "includeOwnershipStdev", "includeMovesOwnership", "includePolicy", "includePVVisits")
