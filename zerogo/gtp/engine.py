@@ -23,7 +23,7 @@ from zerogo.gtp.clock import Clock, moves_left
 from zerogo.gtp.protocol import Input, Reply, Request
 from zerogo.players import require_size
 from zerogo.players.analyst import autotune_leaves
-from zerogo.players.engine import Durations, Engine, Hook, Options
+from zerogo.players.engine import Engine, Hook, Options
 from zerogo.players.katago import why_refused
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, room_for
@@ -85,8 +85,9 @@ class GtpEngine(Engine):
         """Begins a game, with fresh clocks and other random draws than the last game's. The measured durations are
         scaled to the size of its board."""
         factor = (game.size / self.size) ** 2
-        self.step_time = Durations(factor * seconds for seconds in self.step_time)
-        self.overhead = Durations(factor * seconds for seconds in self.overhead)
+        for durations in (self.step_time, self.overhead):
+            for _ in range(len(durations)):
+                durations.append(factor * durations.popleft())
         self.judge.limit.seconds_each *= factor
         self.game, self.game_number = game, self.game_number + 1
         if self.session is not None:

@@ -4,7 +4,7 @@ and writes the game's record. A front end adds the commands, and the time that t
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from statistics import median_low
 from typing import NamedTuple
@@ -31,25 +31,8 @@ CAUTION = 1.25  # factor on the longest of the last steps, as an estimate of the
 SAME = 0.1  # a move may be worth so much less than the best and be played for variety on the first plies
 VARIED_PLIES = 2  # for each row of the board: with one, ten games of a strong network on 5x5 had two repetitions
 EVEN = 1e-7  # priors that differ by less count as equal
-MEASUREMENTS = 15  # that `Durations` keeps
+MEASUREMENTS = 15  # the last durations that are kept
 Hook = Callable[[], None]
-
-
-class Durations(deque[float]):
-    """The last durations of a piece of work, in seconds."""
-
-    def __init__(self, seconds: Iterable[float] = ()) -> None:
-        super().__init__(seconds, maxlen=MEASUREMENTS)
-
-    @property
-    def longest(self) -> float:
-        """The longest duration, for deadlines; 0 before the first measurement."""
-        return max(self, default=0.0)
-
-    @property
-    def median(self) -> float:
-        """The median, which a single slow measurement on a busy machine does not change; 0 before the first one."""
-        return median_low(self) if self else 0.0
 
 
 @dataclass
@@ -83,8 +66,8 @@ class Engine:
     the game in this process, a key of the random draws. own_colour: the side of its last move, None before the first.
     winrate_black: Black's before the engine's last move, None where nothing was searched. interrupted: returns
     whether a person wants the move now. stopped: the position in which a person has ended the pondering. now: returns
-    the seconds of a clock. step_time, overhead: durations of a step of the search, and of the rest of a move without
-    the judge. judge: returns which stones are dead."""
+    the seconds of a clock. step_time, overhead: the last durations of a step of the search, and of the rest of a move
+    without the judge, in seconds. judge: returns which stones are dead."""
 
     name: str
     game: LiveGame
@@ -97,8 +80,8 @@ class Engine:
     interrupted: Callable[[], bool] = lambda: False
     stopped: tuple[int, int] | None = None
     now: Callable[[], float] = time.monotonic
-    step_time: Durations = field(default_factory=Durations)
-    overhead: Durations = field(default_factory=Durations)
+    step_time: deque[float] = field(default_factory=lambda: deque(maxlen=MEASUREMENTS))
+    overhead: deque[float] = field(default_factory=lambda: deque(maxlen=MEASUREMENTS))
     judge: Judge = field(init=False)
 
     def __post_init__(self) -> None:
@@ -129,14 +112,14 @@ class Engine:
         called after every step of the search."""
         self.session.set_position(game or self.game, player)
         limit, done = self.options.simulations if deadline == math.inf else self.options.most_simulations, 0
-        deadline -= CAUTION * self.overhead.longest
+        deadline -= CAUTION * max(self.overhead, default=0.0)
         while True:
             before = self.now()
             new = self.session.step(None if limit is None else limit - done)
             after_step()
             done, now = done + new, self.now()
             self.step_time.append(now - before)
-            is_late = now + CAUTION * self.step_time.longest > deadline
+            is_late = now + CAUTION * max(self.step_time) > deadline
             if new == 0 or is_late or (limit is not None and done >= limit) or self.interrupted():
                 return
 
@@ -164,7 +147,9 @@ class Engine:
         if cleanup:  # after two passes there is nothing to search
             game = game.copy()
             game.undo(len(game.last_passes()))
-        if seconds < CAUTION * (self.step_time.median + self.overhead.median):
+        # Medians are not changed by a single slow measurement on a busy machine.
+        usual = sum(median_low(durations or [0.0]) for durations in (self.step_time, self.overhead))
+        if seconds < CAUTION * usual:
             choice = Choice(self._best_by_prior(game, player))
         else:
             share = 1 - CLEANUP_SHARE if cleanup else 1.0
@@ -229,7 +214,7 @@ class Engine:
 
         def look(candidate: int) -> float:
             """Returns a move's value, -1 where there is no time for its search."""
-            if self.now() + LOOK_SIMULATIONS * self.step_time.longest > deadline:
+            if self.now() + LOOK_SIMULATIONS * max(self.step_time) > deadline:
                 return -1.0
             return self.session.value_of(game, player, candidate, LOOK_SIMULATIONS)
 
