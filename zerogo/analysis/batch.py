@@ -35,9 +35,8 @@ class SearchTask:
     """One position of a query, waiting or searched.
 
     visits: its budget. number: in the order of arrival. index: of its row in a batch, -1 while it waits. seconds: of
-    its search so far. next_report: the `seconds` at which the next report is due. is_stopped: whether it ends at once,
-    with its results so far. evaluation, previews: the network's, of the position (one row, on the host, once it is
-    searched) and after moves."""
+    its search so far. next_report: the `seconds` at which the next report is due. is_stopped: whether it ends with the
+    results so far. evaluation, previews: the network's, of the position (one row, on the host) and after moves."""
 
     query: Query
     turn: int
@@ -190,8 +189,7 @@ def _num_previews(task: SearchTask) -> int | None:
 
 
 def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
-    """Returns the positions of tasks as a batch, with their history and restrictions; a second pass is removed, so that
-    the search continues."""
+    """Returns the positions of tasks as a batch, with history and restrictions, but without a second pass."""
     records = [sgf.since_edit(task.query.game, task.turn) for task in tasks]
     state = without_second_pass(sgf.positions(records, [task.turn for task in tasks], device, check=False))
     if tasks[0].query.restrictions is None:

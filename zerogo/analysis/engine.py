@@ -96,8 +96,7 @@ class AnalysisEngine:
             self.write(identity | {"error": "the brackets of the line are nested too deeply"})
 
     def step(self) -> bool:
-        """Begins waiting positions while there is room, steps the first searches, and writes the replies that are due.
-        Returns whether it is busy."""
+        """Begins waiting positions, steps the first searches, and writes due replies. Returns whether it is busy."""
         self._begin()
         first, searched, started = set(heapq.nsmallest(self._width, self._running)), [], self.clock()
         for batch in self._batches:

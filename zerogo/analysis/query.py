@@ -3,8 +3,7 @@ before any of its positions is searched.
 
 The keys are those of KataGo's docs/Analysis_Engine.md, the settings' names those of its config files, -override-config
 and `overrideSettings`. Where KataGo and zerogo differ: boards are square, `whiteHandicapBonus` may only be "0";
-`includeMovesOwnershipStdev`, `rootFpuReductionMax` and unknown keys and settings change nothing and bring a warning on
-stderr."""
+`includeMovesOwnershipStdev`, `rootFpuReductionMax` and unknown keys and settings only cause a warning on stderr."""
 
 import contextlib
 import dataclasses
@@ -88,9 +87,8 @@ class Query:
     """One line's positions, checked but for the legality of its moves.
 
     game: with a setup, and moves in any order of colours. turns: the positions, each the number of moves before it and
-    its priority. included: the fields of INCLUDES that a reply holds. report_every: seconds between reports, infinite
-    for none, first_report: until the first. restrictions: moves that the search may not consider. warnings: (field,
-    sentence)."""
+    its priority. included: fields of INCLUDES in a reply. report_every: seconds between reports, infinite for none,
+    first_report: until the first. restrictions: moves that the search may not consider. warnings: (field, sentence)."""
 
     id: str
     game: GameRecord

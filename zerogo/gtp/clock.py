@@ -87,8 +87,7 @@ class Clock:
         """Returns how long the player may think about this move, None without a limit.
 
         moves_left: an estimate of the player's moves to come, this one included, over which main time is divided. Where
-        a period follows, no move gets less than its share of the period, and the last move of main time may use it,
-        too."""
+        a period follows, no move gets less than its share of the period; the last move of main time may use it, too."""
         if self.settings.kind == "none":
             return None
         left, kind, period = self.left[player], self.settings.kind, self.settings.period
@@ -143,8 +142,7 @@ def moves_left(game: LiveGame) -> int:
 
 
 def read_time(command: str, words: Sequence[str]) -> Settings:
-    """Returns the settings of the words behind a command of COMMAND_KINDS; a cap below 0 is none. Raises InputError for
-    other words."""
+    """Returns the settings of a command's words, see COMMAND_KINDS; a cap below 0 is none. Raises InputError."""
     kind, *texts = [word.lower() for word in words] or [""]
     kinds = COMMAND_KINDS[command]
     if kind not in kinds or len(texts) != len(kinds[kind].split()):

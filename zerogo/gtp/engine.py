@@ -123,8 +123,7 @@ class GtpEngine(Engine):
 
 
 def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> GtpEngine:
-    """Returns the engine of a command line, warmed up. log: writes for a person. Raises InputError for settings or a
-    checkpoint that it can't use."""
+    """Returns the engine of a command line, warmed up. log: writes for a person. Raises InputError for bad settings."""
     setup = cli.open_front_end(arguments, [arguments.checkpoint])
     config, rules, analyst, session = setup.config, setup.config.game.rules(), None, None
     if arguments.rules is not None:

@@ -61,8 +61,7 @@ class SearchPlayer:
     search_states: dict[tuple[int, int], SearchState] = field(default_factory=dict, init=False, repr=False)
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
-        """Returns the moves: int64 [B]; game_ids int64 [B]. Raises InputError for a board that the network does not
-        play on."""
+        """Returns the moves: int64 [B]; game_ids int64 [B]. Raises InputError for boards of untrained sizes."""
         for size in {states.board_size} if states.rules.same_size else set(states.rules.size.tolist()):
             require_size(self, size, "this match is on")
         if game_ids.device.type == "cpu":
@@ -298,8 +297,8 @@ class Analysis:
 
     visits, value, score: of the root, the value in [-1, 1], the score in points with komi. candidates: the visited
     moves, best first. prior: float32 [A], 0 where illegal. legal: bool [A]. visits_by_action: int64 [A]. By the network
-    without a search: ownership, float32 [N, N] in [-1, 1]; raw_value, raw_score. The score is the raw one where the
-    search keeps none."""
+    alone: ownership, float32 [N, N] in [-1, 1]; raw_value, raw_score, which is the score where the search keeps none.
+    """
 
     visits: int
     value: float
@@ -322,8 +321,7 @@ class Analysis:
         return (1 + player.sign * self.value) / 2, player.sign * self.score
 
     def text(self, player: Colour, size: int) -> str:
-        """Returns the results as "White wins 53.2 %, leads by 0.6 points, expects E5 D4 C3 (400 visits)". player: the
-        side to move. size: N."""
+        """Returns "White wins 53.2 %, leads by 0.6 points, expects E5 D4 C3 (400 visits)". player: to move. size: N."""
         points = abs(self.score)
         lead = "is even" if points < 0.05 else f"{'leads' if self.score > 0 else 'is behind'} by {points:.1f} points"
         expected = f", expects {coords.vertices(self.best.pv[:MOVES_IN_WORDS], size)}" if self.best else ""

@@ -185,8 +185,7 @@ class Engine:
                 pass
 
     def verdict(self, seconds: float = VERDICT_SECONDS) -> Status:
-        """Returns which stones are dead and in seki; the answer for a position is kept. seconds: time limit of the
-        searches for strings."""
+        """Returns which stones are dead and in seki, once for each position. seconds: limit of the searches."""
         return self.judge(self.game, self.now() + min(seconds, self.options.most_seconds or seconds))
 
     def is_open(self) -> bool:
@@ -238,8 +237,7 @@ class Engine:
         return Choice(action, analysis)
 
     def _drawn(self, candidates: list[Candidate]) -> int:
-        """Returns a move drawn in proportion to the squares of the visits, among the moves hardly worse than the best
-        one, so that games differ."""
+        """Returns one of the moves hardly worse than the best, drawn by squared visits, so that games differ."""
         least, pass_action = candidates[0].value - SAME, self.game.size**2
         good = [one for one in candidates if one.value >= least and one.action < pass_action]
         places = torch.tensor([self.game_number]), torch.tensor([len(self.game.moves)])

@@ -10,8 +10,7 @@ Every failure of an engine is an `EngineFault`.
 
 Replies are those of GTP 2 ("= text" or "? text" up to a blank line, several lines too). Lines before the first reply,
 carriage returns, extra blank lines and any amount of text on stderr are accepted; the end of stderr is kept for
-reports. Commands are numbered, so that an extra or misplaced answer is not taken for the next one; an engine may leave
-the numbers out."""
+reports. Commands are numbered, so that extra or misplaced answers are recognised; an engine may omit the numbers."""
 
 import contextlib
 import json
@@ -257,8 +256,7 @@ class Worker:
             return fault
 
     def open(self) -> None:
-        """Starts the process if there is none, and sets the rules. Raises EngineFault where it fails or refuses
-        them."""
+        """Starts the process if there is none, and sets the rules. Raises EngineFault where that fails."""
         if self.process is not None:
             return
         if self.is_closed:
@@ -347,8 +345,7 @@ def _number(spec: str, text: str, lowest: int, highest: int, what: str) -> int:
 
 
 def _gnugo(spec: str, rest: str) -> Program:
-    """Returns GNU Go at a level. It captures dead stones before it passes, as the referee counts every stone as
-    alive."""
+    """Returns GNU Go at a level. It captures dead stones before it passes, as the referee counts all stones."""
     level, path = _number(spec, rest, 0, 15, "a level"), locate_program("gnugo")
 
     def _command(rules: Rules, seed: int) -> list[str]:
@@ -378,8 +375,7 @@ def _pachi(spec: str, rest: str) -> Program:
 
 
 def _katago(spec: str, rest: str) -> Program:
-    """Returns KataGo with a number of visits. It finds its network and settings in its folder where they are not
-    named."""
+    """Returns KataGo with a number of visits. Network and settings that are not named are those in its folder."""
     visits, _, files = rest.partition(":")
     model, _, config = files.partition(":")
     number, path = _number(spec, visits, 1, 10**9 - 1, "visits"), locate_program("katago")
@@ -410,8 +406,7 @@ MAKERS = {"gnugo": _gnugo, "pachi": _pachi, "katago": _katago, "gtp": _any_comma
 
 class ExternalPlayer:
     """A player that asks a GTP engine in many games at once, given their moves. A game stays with its process unless
-    other processes have much less to do, and a fault affects its own game only. The player may resign, and loses a game
-    by a fault.
+    others have much less to do. The player may resign; a fault loses the game in which it happens, and no other.
 
     seconds: time limit of an answer, after which the game is lost. processes: number of processes, each with a waiting
     thread, 0 for one per usable core. label: the engine's name and version, known after `check`."""
@@ -459,8 +454,7 @@ class ExternalPlayer:
         return self._faults.get(game_id, "")
 
     def final_scores(self, games: Games, seed: int) -> list[str | None]:
-        """Returns the engine's answers to `final_score`, None where it refuses or fails, which does not lose the
-        game."""
+        """Returns the engine's answers to `final_score`, None where it refuses or fails; that loses no game."""
         answers = self._ask(games, "final_score", seed)
         return [None if isinstance(answer, EngineFault) else answer[:MOST_QUOTED] for answer in answers]
 

@@ -50,8 +50,7 @@ COLOUR_WORDS = {"b": Colour.BLACK, "black": Colour.BLACK, "w": Colour.WHITE, "wh
 def move_fields(
     move: Candidate, order: int, size: int, sign: int = 1, stdev: float = 0.0, longest_pv: int | None = None
 ) -> dict[str, Any]:
-    """Returns the fields of a move. order: its rank, from 0. size: N. stdev: see `score_stdev`. longest_pv: moves of a
-    line, None for all."""
+    """Returns the fields of a move. order: its rank, from 0. size: N. longest_pv: moves of a line, None for all."""
     line, pv_visits = (list(moves[:longest_pv]) for moves in (move.pv, move.pv_visits))
     ownership = None if move.ownership is None else sign * move.ownership
     return {
@@ -114,8 +113,7 @@ def gtp_words(fields: Mapping[str, Any], names: Iterable[str]) -> str:
 
 
 def _gtp_value(name: str, value: Any) -> str:
-    """Returns a value as GTP writes it. Every float has a decimal point: Sabaki takes numbers without one for
-    ten-thousandths."""
+    """Returns a value as GTP writes it; floats with a point, as Sabaki takes others for ten-thousandths."""
     if isinstance(value, np.ndarray):  # of a board, from the top left, row by row
         return " ".join(f"{number:.4f}" for number in value.flatten().tolist())
     if isinstance(value, float):

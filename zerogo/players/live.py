@@ -24,11 +24,9 @@ class LiveGame:
     rules, size: the same for all moves; size is N. start: the stones before the first move, rows from the top of 0, 1,
     2. first: who moves first. handicap: points of Black's handicap stones, which stand in `start`. moves: (colour,
     action) of each move so far. result: SGF's RE (see `sgf.result_text`) after a resignation or a count, None before
-    and after any change. start_id: a new number whenever the start or the rules change, so that earlier analyses are no
-    longer valid.
+    and after any change. start_id: a new number whenever the start or the rules change, which makes analyses invalid.
 
-    A side may move twice in a row; the other side then counts as having passed. The game may continue after two
-    passes."""
+    A side may move twice in a row; the other side then counts as having passed. A game may go on after two passes."""
 
     def __init__(self, rules: Rules) -> None:
         self._begin(GameState.new(rules))

@@ -100,9 +100,8 @@ def _has_few_stones(state: GameState) -> bool:
 
 
 class Judge:
-    """Judges which stones are dead, and which live in seki, by `players.status` within a time limit; it keeps the
-    verdicts of the last positions. analyst: without one only stones in the other side's pass-alive territory are
-    dead."""
+    """Judges which stones are dead or in seki, by `players.status` within a time limit; it keeps the last verdicts.
+    analyst: without one only stones in the other side's pass-alive territory are dead."""
 
     def __init__(self, analyst: Analyst | None, now: Callable[[], float] = time.monotonic) -> None:
         self.analyst, self.limit = analyst, TimeLimit(now)
@@ -114,8 +113,7 @@ class Judge:
 
     def __call__(self, game: LiveGame, deadline: float = math.inf, is_over: bool = False, keeps: bool = True) -> Status:
         """Returns the status of all stones. deadline: of the searches, in seconds of `now`. is_over: whether to judge
-        as after two passes, although the moves may not end with them. keeps: whether a verdict is kept whose searches
-        had too little time."""
+        as after two passes in any case. keeps: whether a verdict is kept whose searches had too little time."""
         state = replace(game.state, passes=2) if is_over else game.state
         key = tuple(map(tuple, state.stones())), state.rules, state.is_over
         if key not in self._verdicts:
@@ -281,8 +279,7 @@ def _nothing_left(position: _Position) -> bool:
 
 def _pass_or_capture(position: _Position) -> int:
     """Returns a pass, or a move against dead stones where they matter or all are to be captured, or a capture that
-    changes the result. Where dead stones matter and can't be captured, it is another sound move, which the opponent has
-    to answer."""
+    changes the result. Where dead stones matter and can't be captured, it is another sound move, to be answered."""
     if position.settings.cleanup or position.dead_stones_matter:
         move = _capture(position)
         if move is None and position.dead_stones_matter and not position.is_settled:

@@ -54,8 +54,7 @@ class TimeLimit:
     ran_out: bool = False
 
     def fitting(self, max_strings: int) -> int:
-        """Returns how many strings, at most `max_strings`, can be searched in time; one before the first
-        measurement."""
+        """Returns how many of `max_strings` strings can be searched in time; one before the first measurement."""
         if self.deadline == math.inf:
             return max_strings
         left = self.deadline - self.now()
@@ -111,8 +110,7 @@ def indices(points: frozenset[Point] | set[Point], size: int) -> set[int]:
 
 
 def _search_doubtful(state: GameState, owned: dict[String, float], limit: TimeLimit) -> dict[String, float]:
-    """Returns each string's value: its ownership, or for a string in doubt the result of a search where there is
-    time."""
+    """Returns each string's value: its ownership, or, in doubt and in time, the result of a search."""
     doubtful = [string for string, value in owned.items() if SURE_DEAD <= value <= SURE_ALIVE]
     doubtful = sorted(doubtful, key=lambda string: (abs(owned[string] - DEAD), min(string.stones)))[:MOST_SEARCHED]
     values, done = dict(owned), 0
@@ -198,8 +196,7 @@ def _is_stuck(state: GameState, string: String, value: float) -> bool:
 
 
 def _find_seki(state: GameState, alive: dict[Colour, set[int]], dead: set[int]) -> tuple[set[int], set[int]]:
-    """Returns the points of stones in seki, and of stones at a larger region that both sides share, where nothing is
-    settled yet.
+    """Returns the points of stones in seki, and of unsettled stones, at a larger region that both sides share.
 
     A group is a set of strings that are joined by eyespace, points that it alone reaches when dead stones are removed.
     It is in seki if it has at most FEW_POINTS of eyespace, is not pass-alive, and shares a liberty with such a group of

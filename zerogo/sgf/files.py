@@ -11,8 +11,7 @@ A broken file is refused in one sentence. Missing or odd properties are replaced
 * Illegal moves are read; `replay` reports the first one.
 
 A file's bytes become text before sgfmill parses it: in Shift-JIS, GBK and Big5 the second byte of a character may be
-that of `]` or of a backslash. A node is sgfmill's property map, name to raw values in UTF-8; a line goes from the root
-to a leaf."""
+that of `]` or a backslash. A node is sgfmill's property map, name to raw UTF-8 values; a line ends at a leaf."""
 
 import codecs
 import contextlib
@@ -489,8 +488,7 @@ def _add_variation(node: Tree_node, record: GameRecord) -> None:
 
 
 def write(path: str | Path, record: GameRecord) -> None:
-    """Writes the game to a file atomically. Raises InputError where that fails, and where the path holds another kind
-    of file than a game record."""
+    """Writes the game to a file atomically. Raises InputError where that fails, and over what is no game record."""
     text = to_text(record)
     what = f"cannot write the game record {shorten_path(path)}"
     with refuse_os_errors(what):

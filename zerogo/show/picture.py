@@ -3,8 +3,7 @@ report. Also mosaics of pictures, a network's input planes, the win rate of a ga
 
 Each function draws one board on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions as everywhere; moves
 of a search are `players.analyst.Candidate`s. Images are uint8 [height, width, 3], RGB; `png` makes a file of one. A
-`Canvas` draws shapes in a larger image and scales it down, which smooths their edges, and then draws text at its final
-size."""
+`Canvas` draws shapes in a larger image, scales it down, which smooths edges, and then draws text at its final size."""
 
 import io
 import math
@@ -231,8 +230,7 @@ def board_image(
     the moves [A], by whose square roots empty points are tinted, a label for each point, and a colour. candidates: a
     search's moves, best first, as discs with win rate over visits; a pass is written below. numbers: move numbers to
     write, by point. line: (point, colour) of moves to come, drawn as pale stones with numbers. caption: lines below.
-    cell: pixels between two lines of the board; the point in row and column, counted from 1, has its centre at row *
-    cell, column * cell."""
+    cell: pixels between lines of the board; row r and column c, from 1, meet at pixel r * cell, c * cell."""
     size, numbers = stones.shape[0], numbers or {}
     on_pass = ["last move: pass"] if last_action == size**2 else []
     passes = (move for move in candidates if move.action == size**2)
@@ -284,8 +282,7 @@ class _BoardDrawing:
             canvas.disc(self.spot(point), max(1.5, 0.1 * cell), LINE)
 
     def heat(self, shares: Tensor, labels: Sequence[str], colour: RGB) -> None:
-        """Tints the empty points by the square roots of their shares: [A], the pass is left out. labels: of the points,
-        written on them."""
+        """Tints the empty points by the square roots of their shares: [A], pass ignored. labels: written on them."""
         for point, share in enumerate(shares[:-1].float().tolist()):
             label = labels[point]
             if self.colours[point] or (share < 0.001 and not label):
@@ -334,8 +331,7 @@ class _BoardDrawing:
             self.canvas.text((x, y + 0.2 * cell), count, sizes[1], INK, width=0.7 * cell)
 
     def ownership(self, owned_black: Sequence[float]) -> None:
-        """Draws squares in the owner's colour, their area by how sure that is: on empty points, and on stones that are
-        not their owner's."""
+        """Draws squares in the owner's colour, the larger the surer, on empty points and on the other side's stones."""
         for point, owned in enumerate(owned_black):
             colour = self.colours[point]
             half = (0.24 if colour else 0.36) * self.cell * min(1.0, abs(owned)) ** 0.5
@@ -409,8 +405,8 @@ def plane_image(values: Tensor, stones: Tensor, cell: int) -> np.ndarray:
     """Returns one plane of features as squares: uint8 [N * cell + 1, N * cell + 1, 3].
 
     values: [N, N], blue where positive and red where negative, the stronger the larger, up to the largest (at least 1);
-    values that are neither 0 nor 1 are written where a cell has room. stones: int8 [N, N], drawn as small stones, so
-    that one sees where one is."""
+    values that are neither 0 nor 1 are written where a cell has room. stones: int8 [N, N], drawn small for orientation.
+    """
     size, largest = values.shape[0], max(1.0, float(values.abs().max()))
     canvas = Canvas(size * cell + 1, size * cell + 1, PAPER)
     for point, value in enumerate(values.flatten().tolist()):
@@ -477,8 +473,7 @@ def learning_curve(
 ) -> np.ndarray:
     """Returns a chart of strength over training time: uint8 [height, width, 3].
 
-    points: minutes, Elo, and the ends of its interval, in the order of time. levels: the Elo of other players, by name,
-    as lines."""
+    points: minutes, Elo, and the ends of its interval, in the order of time. levels: Elo of other players by name."""
     canvas, bottom = Canvas(width, height, PAPER), height - BOTTOM - TEXT - 8
     left, right, last = LEFT + TEXT + 10, width - RIGHT, points[-1][0]
     values = [*levels.values(), *(value for point in points for value in point[2:])]

@@ -93,8 +93,7 @@ def parse_moves(text: str | None, game: ShownGame) -> list[int]:
     """Returns the moments that --move names: moves that have been played, 0 to all of them.
 
     text: numbers and ranges, "40", "10-20", "5,10-12", "all"; negative ones count from the end, -1 is after the last
-    move. None is the last that can be shown. Raises InputError for another text, and for a move that the game doesn't
-    have."""
+    move. None is the last that can be shown. Raises InputError for other texts, and for moves that don't exist."""
     text = str(max(0, game.last)) if text is None else f"0-{max(0, game.last)}" if text == "all" else text
     moments: list[int] = []
     for part in text.replace(" ", "").split(","):
@@ -300,8 +299,7 @@ NEEDED = {
 
 
 def show(arguments: argparse.Namespace) -> None:
-    """Prints text and writes pictures of a command line, see `show.__main__.parse`. Raises InputError for bad
-    options."""
+    """Prints text and writes pictures, see `show.__main__.parse`. Raises InputError for bad options."""
     if arguments.out is not None and arguments.out.suffix.lower() not in SUFFIXES:
         raise InputError(f"--out is {arguments.out}; allowed are names that end in {' or '.join(SUFFIXES)}")
     models = make_models(arguments)

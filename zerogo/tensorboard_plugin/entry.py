@@ -267,9 +267,8 @@ class JobProcess:
         return next(part for part in self.ask(job, fields) if part)
 
     def ask(self, job: str, fields: dict[str, Any], client: str = "") -> Iterator[dict[str, Any]]:
-        """Yields the parts of a job's answer, and {} after each second without one. client: the earlier request of the
-        same client is cancelled; empty for none. Raises InputError with the job's error, and RequestRefused where too
-        many requests wait."""
+        """Yields the parts of a job's answer, and {} after each second without one. client: whose earlier request is
+        cancelled, empty for none. Raises InputError with the job's error, RequestRefused where too many wait."""
         self.start()
         process, (ours, theirs), until = self._process, Pipe(), time.monotonic() + PATIENCE
         if not self._room.acquire(blocking=False):

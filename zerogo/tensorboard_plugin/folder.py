@@ -46,8 +46,7 @@ class Glance(NamedTuple):
 
 class ListedRun(NamedTuple):
     """A run, a match or a folder with networks. name: its path below the log directory. sources: the kinds of its games
-    with their folders. networks: files with their training steps, -1 where the name has none. note: why it is not
-    read, empty where it is."""
+    with their folders. networks: files with their training steps, -1 for none. note: why it is not read, or empty."""
 
     name: str
     path: Path

@@ -10,8 +10,7 @@ and one thread leave the machine to a training run.
 
 Each job yields parts, as dictionaries for JSON, and may be cancelled between any two. A position is {"size", "komi",
 "superko", "suicide", "scoring", "start": {"stones", "handicap", "first"}, "moves": [["b", 40], ...]}; stones are N * N
-digits of 0, 1 and 2, row by row. Winrates, scores and ownership are Black's, except those of candidates, which are the
-mover's."""
+digits of 0, 1 and 2, row by row. Winrates, scores and ownership are Black's, those of candidates the mover's."""
 
 import base64
 import dataclasses
@@ -68,8 +67,7 @@ Part = dict[str, Any]
 
 
 class Desk:
-    """What jobs share: the networks and games of recent requests. cpu: the processor time before the present job, in
-    seconds."""
+    """What jobs share: networks and games of recent requests. cpu: processor seconds before the present job."""
 
     def __init__(self) -> None:
         set_up(with_overrides(Config(), ["run.threads=1", "run.device=cpu", "run.precision=float32"]))
@@ -93,8 +91,7 @@ class Desk:
         return session
 
     def game(self, position: Any) -> LiveGame:
-        """Returns the game of a request's position, which no other request changes. Raises InputError for a malformed
-        position or an illegal move."""
+        """Returns the game of a request's position, a copy. Raises InputError for bad positions and illegal moves."""
         rules, start, moves = _position(position)
         game = self._game_of(rules, start["stones"], tuple(start["handicap"]), start["first"])
         if problem := game.go_to(moves):
@@ -309,8 +306,7 @@ def think(desk: Desk, request: Part) -> Iterator[Part]:
 
 
 def _searching(sessions: list[AnalysisSession], visits: int, began: float) -> Iterator[int | None]:
-    """Steps searches in turn until each has its visits; yields the place of a search that is to report, None between
-    reports."""
+    """Steps searches in turn until each has its visits; yields the place of one that is to report, None in between."""
     going, due = list(range(len(sessions))), [0.0] * len(sessions)
     while going:
         place = going.pop(0)
