@@ -24,7 +24,7 @@ from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.rules import SCORING
 from zerogo.selfplay import EndReason, SelfPlayResult
 from zerogo.selfplay.record import END_TAGS
-from zerogo.show.picture import HEAT, board_image, mosaic
+from zerogo.show.picture import board_image, mosaic, policy_heat
 
 MOST_SAMPLES, MOST_TURNED = 2048, 64  # samples of an iteration that are checked, and checked in all eight symmetries
 FEWEST = 16  # a share of fewer is not charted
@@ -287,9 +287,8 @@ def first_moves(game: GameConfig, evaluator: Evaluator, device: torch.device) ->
     for size in game.all_sizes:
         states = board.new_games(1, game.rules(size), device, game.plies(size))
         evaluation = evaluator.with_symmetries("all")(states)
-        *shares, on_pass = (100 * evaluation.prior[0]).tolist()
-        labels = [f"{share:.0f}" if share >= 1 else "" for share in shares]
-        caption = f"value {float(evaluation.value[0]):+.2f}, pass {on_pass:.1f} %"
-        picture = board_image(states.stones[0], caption=caption, heat=(evaluation.prior[0], labels, HEAT))
+        prior, value = evaluation.prior[0], float(evaluation.value[0])
+        caption = f"value {value:+.2f}, pass {100 * float(prior[-1]):.1f} %"
+        picture = board_image(states.stones[0], caption=caption, heat=policy_heat(prior))
         pictures["network/first_move" + (f"_{size}x{size}" if game.sizes else "")] = picture
     return pictures

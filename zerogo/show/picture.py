@@ -249,6 +249,11 @@ def board_image(
     return drawing.canvas.finish()
 
 
+def policy_heat(prior: Tensor) -> tuple[Tensor, list[str], RGB]:
+    """Returns a policy [A] as `board_image` takes it as heat, with percentages from 1 on."""
+    return prior, [f"{100 * share:.0f}" if share >= 0.01 else "" for share in prior[:-1].tolist()], HEAT
+
+
 class _BoardDrawing:
     """A picture of a board: wood, lines and coordinates, with text below. Each method draws one thing on it."""
 

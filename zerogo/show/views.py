@@ -212,8 +212,7 @@ def _policy(scene: Scene) -> Shown:
     *shares, share_of_pass = (100 * prior).tolist()
     labels = [f"{share:.1f}" if share >= 0.05 else "" for share in shares]
     text, on_pass = picture.grid_text(labels, scene.game.size, scene.stones), f"pass {share_of_pass:.1f} %"
-    heat = prior, [f"{share:.0f}" if share >= 1 else "" for share in shares], picture.HEAT
-    caption = f"probability of each move, %; {on_pass}"
+    caption, heat = f"probability of each move, %; {on_pass}", picture.policy_heat(prior)
     return Shown(f"{text}\n{on_pass}", partial(_draw_board, scene, caption, heat=heat))
 
 
