@@ -199,3 +199,4 @@ def test_sections_check_themselves() -> None:
         NetworkConfig(blocks=0)
     game = GameConfig(size=5, komi=24.5, random_komi_share=0.5, komi_low=20, komi_high=21, move_cap=7)
     assert (game.drawn_komi(), game.plies()) == ((20.0, 20.5, 21.0), 7)
+    assert GameConfig(komi=7, komi_spread=1000).drawn_komi()[-1] == 1000

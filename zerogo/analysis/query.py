@@ -6,13 +6,12 @@ and `overrideSettings`. Where KataGo and zerogo differ: boards are square, `whit
 `includeMovesOwnershipStdev`, `rootFpuReductionMax` and unknown keys and settings only cause a warning on stderr."""
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +78,7 @@ class AnalysisSettings:
         for name in [name for name in values if name in SETTINGS]:
             field, check, low, high = SETTINGS[name]
             changes[field] = check(name, _plain(values[name]), low, high)
-        return dataclasses.replace(self, **changes), [name for name in values if name not in SETTINGS]
+        return replace(self, **changes), [name for name in values if name not in SETTINGS]
 
 
 @dataclass(frozen=True)
@@ -270,19 +269,25 @@ def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
 def _rules(fields: dict[str, Any], size: int) -> tuple[Rules, list[tuple[str, str]]]:
     """Returns the rules with their komi, and a warning where zerogo falls short of them."""
     with at_field("komi"):
-        komi = number("komi", fields["komi"], -MOST_KOMI, MOST_KOMI) if "komi" in fields else None
-        if komi is not None and 2 * komi != int(2 * komi):
-            raise InputError(f"komi is {quote_json(komi)}; it must be a whole number of half points")
+        komi = _komi(fields["komi"]) if "komi" in fields else None
     if fields.get("whiteHandicapBonus", "0") not in ("0", 0):
         raise QueryError('whiteHandicapBonus may only be "0" here; add the points to komi', "whiteHandicapBonus")
     with at_field("rules"):
         value = fields.get("rules")
-        if isinstance(value, dict):
-            return rulesets.from_json(value, size, komi), []
-        if not isinstance(value, str):
+        if not isinstance(value, (str, dict)):
             raise InputError(f'rules are {quote_json(value)}; they must be a name such as "chinese", or an object')
-        short = rulesets.deviations(value)
-        return rulesets.parse(value, size, komi), [("rules", short)] if short else []
+        text = value if isinstance(value, str) else json.dumps(value)
+        rules, short = rulesets.parse(text, size, komi), rulesets.deviations(text)
+        _komi(rules.komi)
+        return rules, [("rules", short)] if short else []
+
+
+def _komi(value: Any) -> float:
+    """Returns a komi, of the query or inside its rules. Raises InputError for one that KataGo refuses."""
+    komi = number("komi", value, -MOST_KOMI, MOST_KOMI)
+    if 2 * komi != int(2 * komi):
+        raise InputError(f"komi is {quote_json(komi)}; it must be a whole number of half points")
+    return komi
 
 
 def _settings(fields: dict[str, Any], settings: AnalysisSettings) -> tuple[AnalysisSettings, list[str]]:

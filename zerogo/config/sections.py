@@ -17,10 +17,9 @@ from types import UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from zerogo.errors import InputError, quote
-from zerogo.rules import MAX_SIZE, SCORING, SUPERKO, Rules
+from zerogo.rules import MAX_SIZE, MOST_KOMI, SCORING, SUPERKO, Rules
 from zerogo.rules.coords import listed
 
-MOST_KOMI = 1000
 MOST_SIMULATIONS = 100_000
 
 # YAML 1.1 reads 1e-3 as text because it wants a dot and a signed exponent; everybody writes 1e-3.
@@ -288,6 +287,7 @@ class GameConfig(Section):
         default."""
         fair, spread = self.komi if komi is None else komi, self.komi_spread
         low, high = (fair - spread, fair + spread) if spread else (self.komi_low, self.komi_high)
+        low, high = max(low, -MOST_KOMI), min(high, MOST_KOMI)  # of any game's rules
         return tuple(fair + step / 2 for step in range(math.ceil(2 * (low - fair)), math.floor(2 * (high - fair)) + 1))
 
     def plies(self, size: int | None = None) -> int:

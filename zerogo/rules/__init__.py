@@ -3,7 +3,6 @@ differ."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +13,7 @@ from torch import Tensor
 from zerogo.errors import InputError, quote
 from zerogo.system.tensors import TensorFields
 
+MOST_KOMI = 1000
 MAX_SIZE = 25  # GTP's letters A to Z without I
 SUPERKO = ("simple", "positional", "situational")
 SIMPLE, POSITIONAL, SITUATIONAL = range(3)  # places in SUPERKO, as tensors hold them
@@ -24,9 +24,9 @@ SCORING = ("area", "territory")
 class Rules:
     """The rules of one game; anything that is not allowed raises `InputError`.
 
-    size: side of the board, 1 to 25. komi: points that White gets. superko: "simple" bans only the immediate retake of
-    one stone, "positional" any earlier whole-board position, "situational" any earlier position with the same side to
-    move. suicide: whether a move may remove its own string (Tromp-Taylor allows it). scoring: "area" or "territory"."""
+    size: side of the board, 1 to 25. komi: points that White gets, -1000 to 1000. superko: "simple" bans only the
+    immediate retake of one stone, "positional" any earlier whole-board position, "situational" any earlier position
+    with the same side to move. suicide: whether a move may remove its own string. scoring: "area" or "territory"."""
 
     size: int = 9
     komi: float = 7.0
@@ -37,8 +37,8 @@ class Rules:
     def __post_init__(self) -> None:
         if isinstance(self.size, bool) or not isinstance(self.size, int) or not 1 <= self.size <= MAX_SIZE:
             raise InputError(f"rules: size is {quote(self.size)}; allowed are whole numbers from 1 to {MAX_SIZE}")
-        if isinstance(self.komi, bool) or not isinstance(self.komi, (int, float)) or not math.isfinite(self.komi):
-            raise InputError(f"rules: komi is {quote(self.komi)}; it must be a finite number of points")
+        if isinstance(self.komi, bool) or not isinstance(self.komi, (int, float)) or not abs(self.komi) <= MOST_KOMI:
+            raise InputError(f"rules: komi is {quote(self.komi)}; allowed are numbers from -{MOST_KOMI} to {MOST_KOMI}")
         if self.superko not in SUPERKO:
             raise InputError(f"rules: superko is {quote(self.superko)}; allowed are {', '.join(SUPERKO)}")
         if not isinstance(self.suicide, bool):

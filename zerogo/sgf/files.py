@@ -31,7 +31,7 @@ from sgfmill.sgf_grammar import Coarse_game_tree
 
 from zerogo import __version__
 from zerogo.errors import InputError, quote, refuse_os_errors, shorten_path
-from zerogo.rules import MAX_SIZE, Rules, coords, rulesets
+from zerogo.rules import MAX_SIZE, MOST_KOMI, Rules, coords, rulesets
 from zerogo.sgf.record import COLOURS, UNKNOWN_RESULT, Edit, GameRecord, Remark, rules_text
 from zerogo.system import bounds
 from zerogo.system.runtime import write_atomically
@@ -215,24 +215,24 @@ class _RecordReader:
         return player
 
     def _komi(self, default: float) -> float:
-        """Returns the komi in points; adds assumptions to the notes. Raises InputError for a komi that is no number."""
+        """Returns the komi in points; adds assumptions to the notes. Raises InputError for a komi that no game has."""
         text = simple_text(self.root, "KM")
         if not text:
             self.notes.append(f"there is no KM; the komi is assumed to be {default:g}")
             return default
-        komi = _number(text)
-        if komi is None:
-            raise InputError(f"{self.where}: the komi KM is {quote(text)}; it must be a number of points, such as 6.5")
-        program = simple_text(self.root, "AP").lower()
+        komi, program = _number(text), simple_text(self.root, "AP").lower()
         from_fox = "foxwq" in program or "sgfc:2.0" in program
-        if komi % 25 or abs(komi) < (25 if from_fox else _HUNDREDTHS_FROM):
-            return komi
-        # KataGo reads 275, 325, 350 and 375 of these programs as stones, and 550, 650, 700 and 750 as points; Fox's
-        # KM[50] is half a point under Japanese rules.
-        is_area = rulesets.canonical(self.named_rules) not in ("japanese", "korean")
-        unit, divisor = ("stone", 50) if is_area and 250 <= abs(komi) <= 400 else ("point", 100)
-        self.notes.append(f"KM is {text}, hundredths of a {unit}; the komi is assumed to be {komi / divisor:g} points")
-        return komi / divisor
+        if komi is not None and komi % 25 == 0 and abs(komi) >= (25 if from_fox else _HUNDREDTHS_FROM):
+            # KataGo reads 275, 325, 350 and 375 of these programs as stones, and 550, 650, 700 and 750 as points; Fox's
+            # KM[50] is half a point under Japanese rules.
+            is_area = rulesets.canonical(self.named_rules) not in ("japanese", "korean")
+            unit, divisor = ("stone", 50) if is_area and 250 <= abs(komi) <= 400 else ("point", 100)
+            komi /= divisor
+            self.notes.append(f"KM is {text}, hundredths of a {unit}; the komi is assumed to be {komi:g} points")
+        if komi is None or abs(komi) > MOST_KOMI:
+            allowed = f"it must be a number of points from -{MOST_KOMI} to {MOST_KOMI}"
+            raise InputError(f"{self.where}: the komi KM is {quote(text)}; {allowed}")
+        return komi
 
     def _rules(self, komi: float, default: Rules | None) -> tuple[Rules, bool]:
         """Returns the rules of our own property or RU, and whether the file has any; adds assumptions to the notes."""

@@ -53,7 +53,6 @@ from zerogo.show import picture
 from zerogo.system import bounds, runtime
 
 MOST_MOVES, MOST_NODES, MOST_LINES = 2000, 5000, 100  # of a game that is shown, with its variations
-MOST_KOMI = 1000
 MOST_VISITS, MOST_SECONDS, MOST_TREE = 10_000, 120.0, 2**29  # of one search; bytes of its tree
 KEPT_SESSIONS, KEPT_GAMES, MOST_NETWORKS = 4, 8, 60  # in memory; over time
 REPORT_SECONDS, SLICE_SECONDS = 0.25, 0.08  # between two reports; between two looks at what else is asked
@@ -136,7 +135,6 @@ def _position(position: Any) -> tuple[Rules, Part, list[tuple[Colour, int]]]:
     start = {"stones": "0" * points, "handicap": [], "first": "b"} | {name: one for name, one in start.items() if one}
     if wrong := bounds.misfit(start, {"stones": str, "handicap": [int], "first": str}, "start"):
         raise InputError(wrong)
-    _require_komi(rules)
     if len(moves) > MOST_MOVES:
         raise InputError(f"the position has {len(moves)} moves; allowed are {MOST_MOVES} at most")
     stones, handicap = start["stones"], start["handicap"]
@@ -146,12 +144,6 @@ def _position(position: Any) -> tuple[Rules, Part, list[tuple[Colour, int]]]:
     if len(set(handicap)) < len(handicap) or not all(0 <= point < points for point in handicap):
         raise InputError(f"the handicap must be different points, 0 to {points - 1}")
     return rules, start, [(COLOURS[colour], whole("a move", action, 0, points)) for colour, action, *_ in moves]
-
-
-def _require_komi(rules: Rules) -> None:
-    """Raises InputError for a komi that no game has."""
-    if abs(rules.komi) > MOST_KOMI:
-        raise InputError(f"komi is {rules.komi:g}; allowed are {-MOST_KOMI} to {MOST_KOMI}")
 
 
 def _plain(path: str) -> Path:
@@ -241,7 +233,7 @@ def new_game(desk: Desk, request: Part) -> Iterator[Part]:
     else:
         rules = Rules(size=size or 9)
     if request.get("komi") is not None:
-        _require_komi(rules := dataclasses.replace(rules, komi=request["komi"]))
+        rules = dataclasses.replace(rules, komi=request["komi"])
     stones = whole("the handicap", request.get("handicap", 0), 0, 9)
     handicap = coords.fixed_handicap(rules.size, stones) if stones > 1 else []
     record = sgf.GameRecord(rules, [], first="w" if handicap else "b", handicap=handicap)
