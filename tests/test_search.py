@@ -167,3 +167,6 @@ def test_budgets_are_exact_and_sums_add_up(settings: SearchConfig, number: int) 
     assert torch.equal(again.tree.done, torch.where(after.finished, 0, torch.tensor(BUDGETS).flip(0)))
     assert torch.equal(again.tree.tree.visits[:, ROOT], kept + again.tree.done)
     check_sums(again.tree, is_kept=True)
+    for wrong in (torch.tensor(BUDGETS[1:]), torch.tensor([], dtype=torch.int64), torch.tensor(3)):
+        with pytest.raises(ValueError, match=r"budgets of shape \[\d*\] for 8 games"):
+            made.run(state, wrong)

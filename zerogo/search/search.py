@@ -83,7 +83,7 @@ class Search:
 
         tree: the search state of an earlier result, after `advance` to these states. game_ids: int64 [B], by default 0,
         1, …; random draws depend on seed, game id and ply. explore: with root noise."""
-        longest = int(budget) if isinstance(budget, int) else int(budget.max())
+        longest = budget if isinstance(budget, int) else int(budget.max()) if budget.numel() else 0
         search_state = tree if tree is not None else self.init(states, longest)
         search_state.states = states
         games = torch.arange(search_state.num_games, device=search_state.budget.device)
@@ -117,10 +117,12 @@ class Search:
         be evaluated because there is no tree, or one with too little room for the budget; by default the host reads
         which these are."""
         tree, longest = search_state.tree, search_state.longest
+        budgets = budget if isinstance(budget, Tensor) else torch.full_like(games, budget)
+        if budgets.shape != games.shape:
+            raise ValueError(f"begin: budgets of shape {list(budgets.shape)} for {len(games)} games")
         largest = budget if isinstance(budget, int) else int(budget.max()) if new_roots is None else 0
         if largest > longest:
             raise ValueError(f"begin: a budget of {largest} simulations in trees made for {longest}")
-        budgets = budget if isinstance(budget, Tensor) else torch.full_like(games, budget)
         plies = select_games(search_state.states.ply, games)
         move_key = rng.key(seed, games if game_ids is None else game_ids, plies)
         search_state.repeated_states = None
