@@ -390,7 +390,7 @@ def test_what_can_not_be_is_refused_before_it_starts(tmp_path: Path, monkeypatch
     monkeypatch.setattr(limits.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 1000))
     with pytest.raises(InputError, match="may grow to .* lower"):
         tiny.run(tmp_path)
-    assert not (tmp_path / "tiny" / "config.yaml").exists()
+    assert not (tmp_path / "tiny").exists()
     monkeypatch.setattr(Path, "is_file", lambda path: True)
     assert limits.file_size(tmp_path / "gone") == 0, "an actor may rename a file between two looks at it"
 

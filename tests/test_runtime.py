@@ -88,10 +88,9 @@ def test_lock_excludes_and_frees(tmp_path: Path) -> None:
     with RunLock(run):
         with pytest.raises(InputError, match=f"{run} is already in use by another process {os.getpid()}"):
             RunLock(run)
-        RunLock(tmp_path / "runs" / "b").release()
-    lock = RunLock(run)
-    lock.release()
-    lock.release()
+        RunLock(tmp_path / "runs" / "b").close()
+        (run / "empty").mkdir()
+    assert not any((tmp_path / "runs").iterdir()), "what was not used is gone"
 
 
 def test_write_atomically(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    RunLock(tmp_path).release()
+    RunLock(tmp_path).close()
 
 
 WRITE = """

@@ -16,7 +16,7 @@ from zerogo.pipeline import limits, snapshots
 from zerogo.pipeline.run import Diverged, Run
 from zerogo.pipeline.snapshots import Rollback
 from zerogo.system import distributed
-from zerogo.system.runtime import RunLock, make_directory, pick_device
+from zerogo.system.runtime import RunLock, pick_device
 from zerogo.system.signals import Signals, pipe_safe_streams
 
 SEEN_WITHIN = 60.0  # seconds for a network's file system to show a new file on another machine
@@ -65,7 +65,7 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
 
 def _lock(directory: Path, held: contextlib.ExitStack, signals: Signals) -> None:
     """Makes and locks the run's folder; each later write first checks that the folder is still there."""
-    lock = held.enter_context(RunLock(make_directory(directory)))
+    lock = held.enter_context(RunLock(directory))
     signals.require_folder = lock.require_in_place
 
 

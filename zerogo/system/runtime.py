@@ -213,39 +213,44 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-class RunLock(contextlib.AbstractContextManager):
-    """Holds a run directory for this process, which is made when it is missing; a second holder gets InputError.
+class RunLock(contextlib.ExitStack):
+    """Holds a run directory for this process, which is made when it is missing; a second holder gets InputError. Where
+    nothing is written into a directory that it has made, as after a refused start, it removes that in the end.
 
     The lock is the kernel's (flock) on the directory itself, so that replacing a file inside does not free it; on file
     systems that cannot lock directories it is on the file inside that names the holder. The lock ends with the process,
     however the process dies, so a leftover file never blocks a resume. Use it as a context manager, or call
-    `release`."""
+    `close`."""
 
     FILE = ".lock"
 
     def __init__(self, directory: str | Path, way_out: str = "choose another run.name") -> None:
         """way_out: what the sentence for a second holder offers him besides waiting."""
-        self.directory, self._held = make_directory(directory), contextlib.ExitStack()
+        super().__init__()
+        is_new = not Path(directory).exists()
+        self.directory = make_directory(directory)
         try:
             self._handle = os.open(self.directory, os.O_RDONLY)
-            self._held.callback(os.close, self._handle)
+            self.callback(os.close, self._handle)
             try:
                 fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOTSUP):  # a network's: they lock files alone
                     raise
-            file = self._held.enter_context(open(self.directory / self.FILE, "a+"))
+            file = self.enter_context(open(self.directory / self.FILE, "a+"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._held.close()
+            self.close()
             what = f"the folder {directory} is already in use{self._holder()}"
             raise InputError(f"{what}; wait for it or {way_out}") from None
         except OSError as error:
-            self._held.close()
+            self.close()
             raise InputError(f"cannot lock the folder {directory}: {error.strerror}") from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
+        if is_new:
+            self.callback(self._remove_if_unused)
 
     def _holder(self) -> str:
         with contextlib.suppress(OSError):
@@ -259,12 +264,12 @@ class RunLock(contextlib.AbstractContextManager):
                 return
         raise FileNotFoundError(errno.ENOENT, "it is not there any more", str(self.directory))
 
-    def release(self) -> None:
-        """Frees the directory; a second call does nothing."""
-        self._held.close()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    def _remove_if_unused(self) -> None:
+        with contextlib.suppress(OSError):  # which the first thing in it that is no empty folder raises
+            self.require_in_place()
+            (self.directory / self.FILE).unlink(missing_ok=True)
+            for path in (*self.directory.iterdir(), self.directory):
+                path.rmdir()
 
 
 def make_directory(path: str | Path, is_new: bool = False) -> Path:
