@@ -107,13 +107,10 @@ def _require_fit(folder: Path, settings: Mapping[str, Any], resume: bool) -> boo
     for key, value in settings.items():
         before = earlier.get(key)
         if before != value and not (key == NUM_GAMES and isinstance(before, int) and before <= value):
-            differs = f"the match in {folder} has {key} {_setting_text(before)}, not {_setting_text(value)}"
+            pair = [", ".join(map(str, one)) if isinstance(one, list) else one for one in (before, value)]
+            differs = "the match in {} has {} {}, not {}".format(folder, key, *pair)
             raise InputError(f"{differs}; it can only be resumed with the settings that it was started with")
     return earlier == settings
-
-
-def _setting_text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _line_of(match: int, game: PlayedGame) -> bytes:
@@ -150,7 +147,7 @@ def _read_moves(path: Path, finished: Sequence[Sequence[PlayedGame]]) -> list[di
     """Returns the moves of unfinished games by match and number, up to the first damaged line of each."""
     begun: list[dict[int, list[int]]] = [{} for _ in finished]
     for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
-        with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
+        with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, OverflowError):
             match, ply, games = bounds.parse_json(line) if line.endswith(b"\n") else []
             for number, moves in games.items():
                 moves_so_far = begun[match].setdefault(int(number), [])

@@ -29,7 +29,7 @@ from zerogo.system.telemetry import METRICS_FILE
 FILE, FOLDER = "matches.jsonl", "matches"
 KEPT_GAMES = 10  # of a match, some 6 KB
 ELO0, ELO1 = 0.0, 20.0  # of the SPRT: no stronger, and stronger by as much as a day's change of a long run
-STEP = re.compile(r"@(\d+)$")  # at the end of a checkpoint's name
+CHECKPOINT = re.compile(r"(.*)@(\d+)")  # a checkpoint's name: its run's, and its training step
 LISTED = 20  # players in a table, the strongest; players that a caller names come on top
 
 
@@ -115,12 +115,6 @@ def strongest(meetings: Sequence[Meeting], size: int, names: Collection[str]) ->
     return sorted((name for name in names if name in numbers), key=lambda name: -values[numbers[name]])[:1]
 
 
-def table(meetings: Sequence[Meeting], size: int, names: Collection[str] = ()) -> list[str]:
-    """Returns the lines of `rate` for people."""
-    columns = ("player", "elo", "low", "high")
-    return rating_lines([dict(zip(columns, row, strict=True)) for row in rate(meetings, size, names)])
-
-
 def sort_by_information(
     meetings: Sequence[Meeting], size: int, newest: str, others: Sequence[str], games: int
 ) -> list[str]:
@@ -161,10 +155,11 @@ def read_run(folder: Path) -> list[Meeting]:
 
 def show(folder: Path) -> list[str]:
     """Returns the tables of a run's pool, one for each board. Raises InputError where the run has none."""
-    lines, meetings = [], read_run(folder)
+    lines, meetings, columns = [], read_run(folder), ("player", "elo", "low", "high")
     for size in sorted({meeting.size for meeting in meetings}):
         games = sum(one.games for one in meetings if one.size == size)
-        lines += [f"{size}x{size}, {games} games", *table(meetings, size)]
+        rows = [dict(zip(columns, row, strict=True)) for row in rate(meetings, size)]
+        lines += [f"{size}x{size}, {games} games", *rating_lines(rows)]
     return lines
 
 
@@ -179,12 +174,13 @@ def draw_curve(folder: Path, path: Path) -> None:
                 times.append((record["step"], record["time/minutes"]))
     if not times:
         raise InputError(f"{folder / 'logs' / METRICS_FILE} holds no training times, so there is no curve to draw")
-    steps, minutes = np.array(sorted(times), dtype=np.float64).reshape(-1, 2).T
-    charts = {}
+    steps, minutes = np.array(sorted([(0, 0.0), *times]), dtype=np.float64).T
+    charts, runs = {}, {match[1] for one in meetings if (match := CHECKPOINT.fullmatch(one.player))}
     for size in sorted({meeting.size for meeting in meetings}):
-        of_run = {one.player for one in meetings if one.size == size and STEP.search(one.player)}
+        names = {name for one in meetings if one.size == size for name in one[:2]}
+        of_run = {name: int(match[2]) for name in names if (match := CHECKPOINT.fullmatch(name)) and match[1] in runs}
         ratings = {name: row for name, *row in rate(meetings, size, of_run)}
-        points = [(float(np.interp(int(STEP.search(name)[1]), steps, minutes)), *ratings[name]) for name in of_run]
+        points = [(float(np.interp(step, steps, minutes)), *ratings[name]) for name, step in of_run.items()]
         levels = {name: row[0] for name, row in ratings.items() if name not in of_run}
         if len({point[0] for point in points}) > 1:
             charts[f"{size}x{size}: Elo with 95 % intervals"] = learning_curve(sorted(points), levels, 640, 360)

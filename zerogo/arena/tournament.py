@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -215,4 +214,4 @@ def give_distinct_names(players: list[Player]) -> list[Player]:
 
 def time_of_day() -> str:
     """Returns the local time, such as 18:42:07."""
-    return f"{datetime.now():%H:%M:%S}"
+    return time.strftime("%H:%M:%S")

@@ -97,7 +97,8 @@ class Matches:
             except InputError as error:
                 warnings.warn(f"evaluation.opponents: {spec} is left out: {error}", stacklevel=2)
                 return []
-        with self._opponent(spec) as opponent:
+        with contextlib.ExitStack() as stack:
+            opponent = self._opponent(spec, stack)
             sizes = [size for size in all_sizes if plays_on(opponent, size)]
             if not sizes:
                 words = f"{spec} plays on {listed(opponent.sizes)} only; this run is on {listed(all_sizes)}"
@@ -106,13 +107,10 @@ class Matches:
                 opponent.check(self.game.rules(size))
         return sizes
 
-    @contextlib.contextmanager
-    def _opponent(self, spec: str) -> Iterator[Player]:
+    def _opponent(self, spec: str, stack: contextlib.ExitStack) -> Player:
         player = self.player(spec.removesuffix(WHITE))
-        try:
-            yield player
-        finally:
-            close(player)
+        stack.callback(close, player)
+        return player
 
     def player(self, spec: str | Checkpoint) -> Player:
         """Returns the player of a word or of a checkpoint, see `make_player`."""
@@ -190,7 +188,7 @@ class Matches:
         if spec == "self":
             return play_match(player, player, settings)
         with contextlib.ExitStack() as stack:
-            opponent = distributed.run_and_sync_errors(stack.enter_context, self._opponent(spec))
+            opponent = distributed.run_and_sync_errors(self._opponent, spec, stack)
             return play_match(player, opponent, replace(settings, move_cap=cap_for(self.game, [opponent], size)))
 
     def match_settings(self, size: int, num_games: int) -> MatchSettings:
