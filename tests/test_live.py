@@ -1,8 +1,5 @@
 """The game in front of a person; what happens to it in GTP stands in golden conversations (test_gtp)."""
 
-import pytest
-
-from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
@@ -17,5 +14,3 @@ def test_a_copy_goes_to_other_moves_as_far_as_they_are_legal() -> None:
     other = game.copy()
     assert other.go_to([*game.moves[:2], (BLACK, 8)]).startswith("illegal move of black: occupied")
     assert other.moves == game.moves[:2] != game.moves and other.go_to(game.moves) is None
-    with pytest.raises(InputError, match="clear the board for another size"):
-        game.change_rules(size=9)

@@ -56,6 +56,11 @@ def test_replay_says_what_is_wrong(text: str, num_states: int, problem: str | No
     assert found is None if problem is None else found.startswith(problem)
 
 
+def test_a_game_may_not_be_endless(monkeypatch) -> None:
+    monkeypatch.setattr("zerogo.sgf.record.MOST_MOVES", 2)
+    assert replay(GameRecord(Rules(5), [0, 1, 2]))[1] == "move 3 is beyond the 2 moves that a game may have"
+
+
 @pytest.mark.parametrize("superko", ["simple", "positional", "situational"])
 def test_batches_are_the_same_positions(superko: str) -> None:
     """Stones, side to move, legal moves (superko included), captures and passes, at every third move of games that end

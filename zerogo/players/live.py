@@ -36,6 +36,7 @@ class LiveGame:
         self.start, self.first = start.stones(), start.to_play
         self.moves: list[tuple[Colour, int]] = []
         self._remarks: list[Remark] = []  # of each move
+        self._about: dict[str, object] = {}  # further fields of the record that it was read from
         self.handicap, self.result = list(handicap), None
         self.start_id = next(_starts)
 
@@ -55,11 +56,8 @@ class LiveGame:
         return self.moves[-1][1] if self.moves else None
 
     def change_rules(self, **changes: object) -> None:
-        """Changes rules under way, such as komi=6.5. Moves that would not be legal now stay played."""
+        """Changes rules but for the size, such as komi=6.5. Moves that would not be legal now stay played."""
         rules = dataclasses.replace(self.rules, **changes)
-        if rules.size != self.size:
-            here = f"size {rules.size} in a game on {self.size}x{self.size}"
-            raise InputError(f"rules: {here}; clear the board for another size")
         if rules != self.rules:
             self._states = [dataclasses.replace(state, rules=rules) for state in self._states]
             self.rules, self.result, self.start_id = rules, None, next(_starts)
@@ -145,14 +143,14 @@ class LiveGame:
         return dataclasses.replace(played, rules=RulesBatch.of(self.rules, device=device))
 
     def record(self, **fields: object) -> GameRecord:
-        """Returns the game as a record, with winrates, scores and visits of the searches for its moves. fields: further
-        fields of the record, such as result="B+R" or black="Anna"."""
+        """Returns the game as a record, with winrates, scores and visits of the searches for its moves, and with the
+        comments of the record that it was read from. fields: further fields, such as result="B+R" or black="Anna"."""
         colours = [LETTERS[colour] for colour, _ in self.moves]
         setup = None if self.handicap or not any(any(row) for row in self.start) else self.start
         actions = [action for _, action in self.moves]
         contents = {"colours": colours, "setup": setup, "first": LETTERS[self.first], "handicap": list(self.handicap)}
         contents |= {"remarks": self._remarks[:], "result": self.result or sgf.UNKNOWN_RESULT}
-        return GameRecord(self.rules, actions, **(contents | fields))
+        return GameRecord(self.rules, actions, **(self._about | contents | fields))
 
     @staticmethod
     def of_record(record: GameRecord, num_moves: int | None = None) -> "LiveGame":
@@ -166,6 +164,8 @@ class LiveGame:
         has_handicap = part.setup is None and len(part.handicap) > 1 and part.first == "w"
         game = LiveGame(part.rules)
         game._begin(states[begin], part.handicap if has_handicap else ())
-        game._states = states[begin:]
-        game.moves, game._remarks = part.played(), [Remark()] * len(part.moves)
+        game._states, game.moves = states[begin:], part.played()
+        game._remarks = [*part.remarks, *[Remark()] * (len(part.moves) - len(part.remarks))]
+        game._about = {name: getattr(part, name) for name in ("comment", "event", "round", "date")}
+        game._about["properties"] = {name: text for name, text in part.properties.items() if name != "RU"}
         return game

@@ -1,9 +1,8 @@
 """The search of one game by an analyst, in steps; its trees are kept from move to move and through undo. Moves may be
 restricted: GTP's `avoid` and `allow`, JSON's `avoidMoves` and `allowMoves`."""
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -228,7 +227,7 @@ class AnalysisSession:
         self._kept_trees.pop(self._key, None)
         nodes = ROOT + int(tree.size)
         small = tree.map(lambda tensor: (tensor if tensor.dim() == 1 else tensor[:, :nodes]).clone())
-        self._kept_trees[self._key] = dataclasses.replace(self._search_state, tree=small, deepest=deepest)
+        self._kept_trees[self._key] = replace(self._search_state, tree=small, deepest=deepest)
         limit = max(self.most_bytes, MAX_KEPT_TREES * self.capacity * small.bytes_per_node)  # grown trees are few
         while len(self._kept_trees) > MAX_KEPT_TREES or self._kept_bytes > limit:
             self._kept_trees.pop(next(iter(self._kept_trees)))

@@ -14,6 +14,7 @@ from zerogo.rules import Rules, coords
 COLOURS = {"b": Colour.BLACK, "w": Colour.WHITE}
 LETTERS = {colour: letter for letter, colour in COLOURS.items()}
 UNKNOWN_RESULT = "?"
+MOST_MOVES = 3000  # of a game that is played through, as each of its states has all positions before it: 0.4 GB
 
 
 class Remark(NamedTuple):
@@ -124,6 +125,8 @@ def replay(record: GameRecord, num_moves: int | None = None) -> tuple[list[GameS
     except InputError as error:
         return [], f"the position at the start is impossible: {error}"
     for number, (player, action) in enumerate(record.played()[:num_moves]):
+        if number == MOST_MOVES:
+            return states, f"move {number + 1} is beyond the {MOST_MOVES} moves that a game may have"
         before = with_to_play(states[-1], player)
         move = Move.from_action(action, record.rules.size)
         reason = before.why_illegal(move)
