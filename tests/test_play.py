@@ -114,12 +114,12 @@ def test_what_cannot_be_done_is_told_and_changes_nothing(lines: str, reason: str
 def test_saving_by_hand_and_after_every_move(tmp_path: Path) -> None:
     path, other, there = (tmp_path / name for name in ("game.sgf", "other.sgf", "there.sgf"))
     there.write_text("x")
-    saves = [f"save {file}" for file in (other, there, tmp_path / "missing" / "x.sgf")]
+    saves = [f"save {file}" for file in (other, there, tmp_path / "missing" / "x.sgf", "~nobody/x.sgf", "x" * 300)]
     _, _, shown = talked(["C3", *saves], ScriptedBot("D4"), path)
     record = sgf.read(path)
     assert record == sgf.read(other) and (record.black, record.white, record.result) == ("human", "other", "?")
     assert record.moves == [12, 8] and record.remarks == [(None,) * 4, (None, 0.25, -3.0, 8)]
-    assert there.read_text() == "x" and "there.sgf exists already" in shown and "cannot write" in shown
+    assert there.read_text() == "x" and "there.sgf exists already" in shown and shown.count("cannot write") == 3
     talked(["C3", "pass", "y"], ScriptedBot("pass", "pass"), path)
     assert sgf.read(path).result == "B+18"
     _, moves, shown = talked(["C3", "D4"], None, tmp_path / "missing" / "game.sgf")
@@ -178,16 +178,17 @@ def test_going_on_from_a_file(play: Callable[..., str], tmp_path: Path) -> None:
     path.write_text("(;SZ[5]KM[2.5]RU[AGA];B[aa];W[aa])")
     with pytest.raises(InputError, match="move 2, white A5, is illegal: occupied.*--move chooses"):
         play("", f"--sgf {path}")
-    path.write_text("(;SZ[5]KM[2.5]RU[AGA];B[aa])")
+    path.write_text(text := "(;SZ[5]KM[2.5]RU[AGA]C[mine]GN[final];B[aa]C[good])")
     where = "game.sgf: .*after"
     wrong = {"--size 9": "is on 5x5", "--move 7": f"{where} 7 .* 0 to 1;", "--move -1": f"{where} -1 "}
     for words, what in wrong.items():
         with pytest.raises(InputError, match=what):
             play("", f"--sgf {path} {words}")
     play("", f"--sgf {path} --white human --save {path}")
-    assert path.read_text() == "(;SZ[5]KM[2.5]RU[AGA];B[aa])"  # nobody has moved
+    assert path.read_text() == text  # nobody has moved
     play("E5", f"--sgf {path} --white human --save {path}")
-    assert sgf.read(path).moves == [0, 4]
+    record = sgf.read(path)
+    assert (record.moves, record.comment, record.remarks[0].comment) == ([0, 4], "mine", "good")
     assert "5x5, komi 2.5, territory scoring" in play("", f"--sgf {path} --rules japanese --white human")
 
 
@@ -215,10 +216,3 @@ def test_bad_words_are_refused(words: str, what: str, play: Callable[..., str], 
     with pytest.raises(InputError, match=what):
         play("", words.format(__file__=__file__))
     assert not list(tmp_path.iterdir())
-
-
-def test_bad_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in ("--simulations 0", "--move 3", "--sgf x --handicap 2", "--size nine", "--colour green", "x"):
-        with pytest.raises(SystemExit) as left:
-            parse(words.split())
-        assert left.value.code == 2 and "error:" in capsys.readouterr().err

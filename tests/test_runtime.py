@@ -123,8 +123,9 @@ def test_results_without_a_name_get_a_folder_each(tmp_path: Path, monkeypatch) -
 
 
 def test_script_main(capsys) -> None:
-    stopped = Mock(side_effect=[InputError("no"), KeyboardInterrupt()])
+    stopped, long = Mock(side_effect=[InputError("no"), KeyboardInterrupt()]), Path("x" * 300)
     cases = [(lambda: None, 0, ""), (lambda: 3, 3, ""), (stopped, 2, "error: no\n"), (stopped, 130, "interrupted\n")]
+    cases.append((long.exists, 2, f"error: {long}: File name too long\n"))
     for main, status, message in cases:
         with pytest.raises(SystemExit) as ended:
             runtime.script_main(main)

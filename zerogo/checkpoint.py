@@ -7,7 +7,6 @@ The file is a dictionary of tensors and plain values in torch's zip format. It i
 from __future__ import annotations
 
 import datetime
-import errno
 import re
 import warnings
 from collections.abc import Collection, Mapping
@@ -98,8 +97,6 @@ def export(path: str | Path, checkpoint: Checkpoint) -> None:
     """Writes the network of a checkpoint alone, to a .bin.gz or .txt.gz for KataGo's engine where the architecture is
     KataGo's. Raises InputError where the file can't be written."""
     with refuse_os_errors(f"cannot write the network to {path}"):
-        if Path(path).is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a folder")
         if katago_format.is_network(path):
             if checkpoint.config.network.architecture != "katago":
                 what = f"cannot write {path}: KataGo's engine plays networks of network.architecture katago"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import queue
 import re
 import threading
@@ -41,11 +42,18 @@ def number(kind: Callable[[str], float], low: float, high: float = LARGEST) -> C
             value = math.nan
         if not low <= value <= high:
             kinds = "whole numbers" if kind is int else "numbers"
-            limits = f" from {low:g} to {high:g}" if high < LARGEST else f", {low:g} or more"
+            limits = f" from {low} to {high}" if high < LARGEST else f", {low} or more"
             raise argparse.ArgumentTypeError(f"it is {text!r}; allowed are {kinds}{limits}")
         return value
 
     return _read
+
+
+def new_file(text: str) -> Path:
+    """Returns the path of a file to write, for argparse. Raises ArgumentTypeError for that of a folder."""
+    if text.endswith("/") or os.path.isdir(text):
+        raise argparse.ArgumentTypeError(f"{text} is a folder; give it the name of a file")
+    return Path(text)
 
 
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -80,7 +80,7 @@ def parse_train(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--run", metavar="NAME", help="the run's folder (default: run.name, or the config file's name)")
     add("--resume", action="store_true", help="resume the run; without --config, use its saved settings")
     add("--from", dest="origin", metavar="CHECKPOINT", help="start with this network's weights; any board size")
-    add("--export", type=Path, metavar="FILE", help="write the run's newest network to FILE, and exit")
+    add("--export", type=cli.new_file, metavar="FILE", help="write the run's newest network to FILE, and exit")
     add("--keys", action="store_true", help="list every setting with its meaning, and exit")
     add("--markdown", action="store_true", help="with --keys: print the page docs/settings.md")
     cli.add_overrides(parser, "config file")
@@ -211,9 +211,9 @@ def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace
     add("players", nargs="*", metavar="player", help="two or more players, also mixed with section.key=value")
     add("--ratings", type=Path, metavar="RUN", help="show the ratings of a run's checkpoints from its matches so far")
     curve = "with --ratings: draw the Elo of the checkpoints over training time, with 95 %% intervals"
-    add("--curve", type=Path, metavar="FILE.png", help=curve)
+    add("--curve", type=cli.new_file, metavar="FILE.png", help=curve)
     games = "games of each pair of players, half with each colour (default: 100)"
-    add("--games", type=cli.number(int, 2), default=100, metavar="N", help=games)
+    add("--games", type=cli.number(int, 2, 10**6), default=100, metavar="N", help=games)
     opening = "random moves at the start, the same in both games of a pair"
     add("--opening", type=cli.number(int, 0), default=0, metavar="N", help=opening)
     add("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")

@@ -61,7 +61,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--supported", action=_PrintSupported, nargs=0, help=supported)
     games = "folder below which loadsgf and printsgf read and write games (default: any file)"
     add("--games", type=Path, metavar="FOLDER", help=games)
-    add("--log", type=Path, metavar="FILE", help="append the conversation to this file")
+    add("--log", type=cli.new_file, metavar="FILE", help="append the conversation to this file")
     parsed = parser.parse_intermixed_args(arguments)
     _check(parser, parsed.checkpoint, parsed.overrides)
     if parsed.komi is not None:
@@ -118,9 +118,11 @@ def _check(parser: argparse.ArgumentParser, player: str, overrides: list[str]) -
     if re.fullmatch(r"mcts(:.*)?", player):
         if not re.fullmatch(r"mcts:0*[1-9][0-9]{0,8}", player):
             parser.error(f"--checkpoint is {player!r}; write mcts:N with the number of playouts, such as mcts:200")
-    elif player != "random" and not bounds.shipped(player).exists():
-        allowed = "a checkpoint, a run's folder, mcts:N and random"
-        parser.error(f"--checkpoint: {bounds.no_such_player(player, allowed)}")
+    elif player != "random":
+        with contextlib.suppress(OSError):  # which `main` reports
+            if not bounds.shipped(player).exists():
+                allowed = "a checkpoint, a run's folder, mcts:N and random"
+                parser.error(f"--checkpoint: {bounds.no_such_player(player, allowed)}")
 
 
 def main(arguments: argparse.Namespace) -> None:

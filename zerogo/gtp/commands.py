@@ -19,8 +19,8 @@ from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, GtpEngin
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
 from zerogo.players.katago import model_fields, why_refused
 from zerogo.players.live import LiveGame
-from zerogo.players.session import AnalysisSession, room_for
-from zerogo.rules import Rules, coords, rulesets
+from zerogo.players.session import AnalysisSession
+from zerogo.rules import MOST_KOMI, Rules, coords, rulesets
 from zerogo.sgf import result_text
 from zerogo.show.picture import board_text
 from zerogo.system import bounds
@@ -30,7 +30,6 @@ from zerogo.system.runtime import TOO_LONG
 # Zero's and warns of any second part below 15, so that one comes first and zerogo's own stands behind it.
 VERSION = f"0.17 ({NAME} {__version__})"
 QUIT = "quit"
-MAX_KOMI = 1000.0
 COLOUR_NAMES = {0: "empty", 1: "black", 2: "white"}
 KGS_RULES = ("japanese", "chinese", "aga", "new_zealand")
 NO_LIMIT = 1e20  # KataGo's way of saying it
@@ -141,7 +140,7 @@ def boardsize(engine: GtpEngine, side: str, same: str | None = None) -> None:
 @Command("komi", "POINTS", 1)
 def komi(engine: GtpEngine, points: str) -> None:
     """Sets komi at any time, also in the middle of a game; `boardsize` and `clear_board` leave it."""
-    engine.game.change_rules(komi=real(points, "komi", -MAX_KOMI, MAX_KOMI))
+    engine.game.change_rules(komi=real(points, "komi", -MOST_KOMI, MOST_KOMI))
     engine.default_rules = replace(engine.default_rules, komi=engine.game.rules.komi)
 
 
@@ -480,9 +479,9 @@ def kata_set_params(engine: GtpEngine, *words: str) -> None:
 
 @Command("kata-benchmark", "VISITS", 1, needs_search=True)
 def kata_benchmark(engine: GtpEngine, number: str) -> str:
-    """Searches the position from a fresh tree up to so many visits, and returns the speed."""
+    """Searches the position from a fresh tree up to so many visits, fewer if the tree gets full; returns the speed."""
     visits = integer(number, "visits", 2, 10**6)
-    session = AnalysisSession(engine.analyst, room_for(visits), engine.options.seed, TREE_BYTES)
+    session = AnalysisSession(engine.analyst, seed=engine.options.seed, most_bytes=TREE_BYTES)
     session.set_position(engine.game)
     started = engine.now()
     done = session.run(visits - 1, engine.interrupted)

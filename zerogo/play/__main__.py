@@ -42,7 +42,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--handicap", type=int, default=0, metavar="N", help="Black's handicap stones, on the fixed points")
     add("--sgf", type=Path, metavar="FILE", help="continue a game, by its main line")
     add("--move", type=int, metavar="N", help="with --sgf: after move N (default: the last)")
-    add("--save", type=Path, metavar="FILE", help="write the game as SGF, after every move")
+    add("--save", type=cli.new_file, metavar="FILE", help="write the game as SGF, after every move")
     resign = {"action": argparse.BooleanOptionalAction, "default": True}
     add("--resign", **resign, help="bots give up lost games (default: --resign)")
     colours = {"choices": ("auto", "always", "never"), "default": "auto"}

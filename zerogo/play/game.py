@@ -1,12 +1,12 @@
 """A game in the terminal: people are asked for moves and may give commands, bots move, the board is shown."""
 
 import argparse
-import dataclasses
 import math
+import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -261,8 +261,8 @@ class TerminalGame:
     def _save(self, words: str) -> None:
         if not words:
             raise InputError("save is followed by the name of a file, such as game.sgf")
-        path = Path(words).expanduser()
-        if path.exists():
+        path = os.path.expanduser(words)
+        if os.path.exists(path):
             raise InputError(f"{path} exists already; give save another name")
         sgf.write(path, self.record())
         self.say(f"the game is saved in {path}")
@@ -373,14 +373,14 @@ def _changed_rules(arguments: argparse.Namespace, rules: Rules) -> Rules:
     komi = HANDICAP_KOMI if arguments.handicap and arguments.komi is None else arguments.komi
     if arguments.rules is not None:
         return rulesets.parse(arguments.rules, size, rules.komi if komi is None and arguments.sgf is not None else komi)
-    return dataclasses.replace(rules, size=size, komi=rules.komi if komi is None else komi)
+    return replace(rules, size=size, komi=rules.komi if komi is None else komi)
 
 
 def _check_save(path: Path | None, source: Path | None) -> None:
     """Raises InputError where the game can't be saved, or would replace another file than `source`, its own."""
     if path is None:
         return
-    if path.is_dir() or not path.parent.is_dir():
+    if not path.parent.is_dir():
         raise InputError(f"--save is {path}; it must be a file in a folder that exists")
     if path.exists() and not (source is not None and source.exists() and path.samefile(source)):
         raise InputError(f"--save is {path}, which exists already; give it a new name")

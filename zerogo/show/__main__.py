@@ -1,7 +1,6 @@
 """`zerogo show`: the command line."""
 
 import argparse
-from pathlib import Path
 
 from zerogo import cli
 
@@ -49,7 +48,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--features", metavar="NAME", help=features)
     parser.add_argument("--numbers", action="store_true", help="write move numbers on the stones")
     parser.add_argument("--cell", type=cli.number(int, 12, 200), default=0, metavar="PIXELS", help=cell)
-    parser.add_argument("--out", type=Path, metavar="FILE.png", help=out)
+    parser.add_argument("--out", type=cli.new_file, metavar="FILE.png", help=out)
     parser.add_argument("--text", action="store_true", help="print as text; write a picture only with --out")
     return parser.parse_args(arguments)
 

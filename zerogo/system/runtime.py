@@ -370,9 +370,12 @@ def lines_of_stdin() -> Iterator[bytes]:
 def script_main(function: Callable[[], int | None]) -> None:
     """Runs a script's main function and ends the process with its status.
 
-    InputError becomes one sentence on stderr and status 2, Ctrl-C status 130, as other signals that were taken have
-    theirs; anything else is a bug and keeps its traceback. A warning is one sentence, too."""
+    InputError and a file that can't be read or written become one sentence on stderr and status 2, Ctrl-C status 130,
+    as other signals that were taken have theirs; anything else is a bug and keeps its traceback. A warning is one
+    sentence, too."""
     atexit.register(_silence_stderr)  # after whatever is registered later
+    if hasattr(sys.stdout, "reconfigure"):  # where the terminal's encoding lacks a character, "?" stands for it
+        sys.stdout.reconfigure(errors="replace")
     with _closed_pipes(), warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
         try:
@@ -382,9 +385,10 @@ def script_main(function: Callable[[], int | None]) -> None:
                 print(f"error: {error}", file=sys.stderr, flush=True)
             status = INPUT_ERROR_STATUS
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in NO_ROOM and error.filename is None:
                 raise
-            print(f"error: {refusal(error)}", file=sys.stderr)
+            is_full = error.errno in NO_ROOM
+            print(f"error: {refusal(error) if is_full else f'{error.filename}: {error.strerror}'}", file=sys.stderr)
             status = INPUT_ERROR_STATUS
         except KeyboardInterrupt as error:
             print(str(error) or "interrupted", file=sys.stderr)
