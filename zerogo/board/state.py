@@ -6,9 +6,8 @@ hash's low bits, the last ply with such a hash; the other H entries hold for eac
 at the end. So a look-up costs about one read instead of H. Elsewhere all of `seen` is compared, and `links` is [B,
 0]."""
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -63,14 +62,14 @@ class State(Position):
 
     def with_lasting_bounds(self) -> Self:
         """Returns the games with `ply_bound` at the largest ply for which `seen` has room."""
-        return dataclasses.replace(self, ply_bound=self.seen.shape[1] - 1)
+        return replace(self, ply_bound=self.seen.shape[1] - 1)
 
     def to(self, device: torch.device | str) -> Self:
         """Returns the games on a device."""
         moved = super().to(torch.device(device))
         if moved.device.type == self.device.type:
             return moved
-        return dataclasses.replace(moved, links=links_of(moved.seen, moved.seen.shape[1]))
+        return replace(moved, links=links_of(moved.seen, moved.seen.shape[1]))
 
 
 def links_of(seen: Tensor, width: int) -> Tensor:
@@ -96,7 +95,7 @@ def with_atari(state: State) -> State:
     """Returns the games with their strings in atari, which samples lack."""
     if state.atari is not None:
         return state
-    return dataclasses.replace(state, atari=find_atari(state.black, state.white, state.on_board)[0])
+    return replace(state, atari=find_atari(state.black, state.white, state.on_board)[0])
 
 
 # How games begin
@@ -169,7 +168,7 @@ def step(state: State, actions: Tensor) -> State:
     """Returns the games after one action each: int64 [B] points or P for pass, legal by `legal_actions` (not checked).
     Finished games stay unchanged."""
     cloned = {name: getattr(state, name).clone(memory_format=torch.contiguous_format) for name in HISTORY}
-    return step_(dataclasses.replace(state, **cloned), actions)
+    return step_(replace(state, **cloned), actions)
 
 
 def step_(state: State, actions: Tensor) -> State:
@@ -193,7 +192,7 @@ def step_(state: State, actions: Tensor) -> State:
         history["lost"] |= removed
         history["recent"] = _shifted(state.recent, torch.stack([state.black, state.white], dim=1), going)
         history["moves"] = _shifted(state.moves, actions, going)
-    return dataclasses.replace(state, **fields, **history, ply_bound=ply_bound)
+    return replace(state, **fields, **history, ply_bound=ply_bound)
 
 
 def _remember_(seen: Tensor, links: Tensor, hashes: Tensor, ply: Tensor, goes_on: Tensor) -> None:
@@ -222,7 +221,7 @@ def _widened(state: State, width: int) -> State:
         return state
     unused = state.seen.new_full((state.num_games, width - state.seen.shape[1]), NOT_SEEN)
     seen = torch.cat([state.seen, unused], dim=1)
-    return dataclasses.replace(state, seen=seen, links=links_of(state.seen, width))
+    return replace(state, seen=seen, links=links_of(state.seen, width))
 
 
 # How games are replaced
@@ -241,12 +240,12 @@ def put_(state: State, index: Tensor, games: State, ply_bound: int | None = None
         raise ValueError(f"put_: the index is {index.dtype}; it must be int64, the numbers of the games")
     width = max(state.seen.shape[1], games.seen.shape[1])
     state, games = _widened(state, width), _widened(games, width)
-    games = dataclasses.replace(games, links=games.links[:, : state.links.shape[1]])  # which some devices lack
+    games = replace(games, links=games.links[:, : state.links.shape[1]])  # which some devices lack
     (copies.put_ if ply_bound is None else copies.put_from_host_)(state.tensors(), index, games.tensors())
     one, other = state.rules, games.rules
     flags = {flag: getattr(one, flag) or getattr(other, flag) for flag in vars(one) if flag.startswith("any_")}
-    rules = dataclasses.replace(one, same_size=one.same_size and other.same_size, **flags)
-    return dataclasses.replace(state, rules=rules, ply_bound=int(state.ply.max()) if ply_bound is None else ply_bound)
+    rules = replace(one, same_size=one.same_size and other.same_size, **flags)
+    return replace(state, rules=rules, ply_bound=int(state.ply.max()) if ply_bound is None else ply_bound)
 
 
 # Game records
@@ -276,10 +275,10 @@ def replay(
         resumes, moves = goes_on & (state.passes >= 2), state.moves.clone()
         passes = torch.where(resumes, 0, state.passes)
         moves[:, 1:] = torch.where(resumes.unsqueeze(1), -1, moves[:, 1:])
-        state = step_(dataclasses.replace(state, passes=passes, finished=~goes_on, moves=moves), action.clamp(min=0))
+        state = step_(replace(state, passes=passes, finished=~goes_on, moves=moves), action.clamp(min=0))
         moves = torch.where(added.unsqueeze(1), -1, state.moves)
-        state = dataclasses.replace(state, passes=torch.where(added, 0, state.passes), moves=moves)
-    return dataclasses.replace(state, finished=state.passes >= 2)
+        state = replace(state, passes=torch.where(added, 0, state.passes), moves=moves)
+    return replace(state, finished=state.passes >= 2)
 
 
 def _with_passes(

@@ -1,9 +1,8 @@
 """A search over a network or random playouts. A `SearchPlayer` plays its best move. An `Analyst` analyses positions:
 the candidate moves with winrate, score and best line, and the ownership of points."""
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +88,7 @@ class Analyst(SearchPlayer):
 
     evaluator: evaluates with all heads, averaged over the symmetries. quick: evaluates by one symmetry."""
 
-    _: dataclasses.KW_ONLY
+    _: KW_ONLY
     evaluator: Callable[..., Evaluation]
     quick: Callable[..., Evaluation]
     device: torch.device
@@ -110,7 +109,7 @@ class Analyst(SearchPlayer):
             ownership = PlayoutEvaluator(OWNERSHIP_PLAYOUTS)(states).ownership
         if score is None:
             score = score_of(ownership, states)
-        return dataclasses.replace(evaluation, ownership=ownership.float(), score=score.float())
+        return replace(evaluation, ownership=ownership.float(), score=score.float())
 
     def evaluate_game(
         self, record: sgf.GameRecord, num_moves: int, quick: bool = False
@@ -127,7 +126,7 @@ class Analyst(SearchPlayer):
     def search_with(self, kind: type[Go] | None = None, **settings: object) -> Search:
         """Returns a search with other settings, or over another kind of game, such as Go with forbidden moves."""
         search = self.search
-        settings = dataclasses.replace(search.settings, **settings)
+        settings = replace(search.settings, **settings)
         game = (kind or type(search.game))(settings.score_weight)
         return Search(search.evaluator, settings, game, search.root_evaluator, search.keeps_scores)
 
@@ -135,7 +134,7 @@ class Analyst(SearchPlayer):
 def without_second_pass(states: board.State) -> board.State:
     """Returns the positions with at most one pass, so that a search continues after two passes as KataGo's does."""
     passes = torch.where(states.finished, 1, states.passes).to(torch.int8)
-    return dataclasses.replace(states, passes=passes, finished=torch.zeros_like(states.finished))
+    return replace(states, passes=passes, finished=torch.zeros_like(states.finished))
 
 
 def make_player(
@@ -200,7 +199,7 @@ def analyst_of_playouts(
     search, fitting = _plain_search(playouts)
     simulations = simulations or fitting
     changes = {"keep_tree": True, "leaves": leaves or _fitting_leaves(simulations)}
-    search = Search(search.evaluator, dataclasses.replace(PLAIN_MCTS, **changes), None, search.root_evaluator, True)
+    search = Search(search.evaluator, replace(PLAIN_MCTS, **changes), None, search.root_evaluator, True)
     evaluators = {"evaluator": PlayoutEvaluator(OWNERSHIP_PLAYOUTS), "quick": PlayoutEvaluator(QUICK_PLAYOUTS)}
     return Analyst(f"mcts:{playouts}", search, simulations, **evaluators, device=torch.device(device))
 
@@ -236,7 +235,7 @@ def _network_search(
     root_sees_all = settings.symmetry == "random" and simulations >= EVERY_SYMMETRY_FROM
     changes |= PLAY | {"max_considered": max(2, min(MAX_CONSIDERED, simulations // 2))}
     changes["score_weight"] = settings.score_weight if len(heads) > 2 else 0.0
-    chosen = dataclasses.replace(checkpoint.config.search, **changes)
+    chosen = replace(checkpoint.config.search, **changes)
     root = leaf.with_symmetries("all") if root_sees_all else leaf
     return Search(leaf, chosen, root_evaluator=root, keeps_scores=keeps_scores and len(heads) > 2)
 
@@ -259,7 +258,7 @@ def autotune_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
         return tuning.speed(lambda: evaluate(states, **options), size, device)
 
     choice = tuning.find_batch(_rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
-    fitting = dataclasses.replace(analyst, search=analyst.search_with(leaves=choice.size))
+    fitting = replace(analyst, search=analyst.search_with(leaves=choice.size))
     return fitting, f"{choice.size} leaves of the tree in a step: {choice.why()}"
 
 

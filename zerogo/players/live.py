@@ -147,10 +147,9 @@ class LiveGame:
         comments of the record that it was read from. fields: further fields, such as result="B+R" or black="Anna"."""
         colours = [LETTERS[colour] for colour, _ in self.moves]
         setup = None if self.handicap or not any(any(row) for row in self.start) else self.start
-        actions = [action for _, action in self.moves]
         contents = {"colours": colours, "setup": setup, "first": LETTERS[self.first], "handicap": list(self.handicap)}
         contents |= {"remarks": self._remarks[:], "result": self.result or sgf.UNKNOWN_RESULT}
-        return GameRecord(self.rules, actions, **(self._about | contents | fields))
+        return GameRecord(self.rules, [action for _, action in self.moves], **(self._about | contents | fields))
 
     @staticmethod
     def of_record(record: GameRecord, num_moves: int | None = None) -> "LiveGame":

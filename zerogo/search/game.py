@@ -4,9 +4,8 @@ The search knows no rules: it searches any game that offers these few operations
 known values. A node of the tree stores a position packed into a few int32 words. Everything else (the rules, the
 history before the root) is in `states`, the root states of all games."""
 
-import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import torch
@@ -19,7 +18,7 @@ from zerogo.kernels.shared import CAPTURES, FINISHED, HASH, KO, PASSES, PLY, TO_
 from zerogo.rules import SUPERKO, own_actions
 
 SCORE_SPREAD = 2.0  # a lead of this many board sides, in points, has half of the score's full weight (KataGo)
-LEAF_FIELDS = (*(field.name for field in dataclasses.fields(Position)), "recent", "moves")  # that differ by leaf
+LEAF_FIELDS = (*(field.name for field in fields(Position)), "recent", "moves")  # that differ by leaf
 
 
 @dataclass(frozen=True)
@@ -234,9 +233,9 @@ class Go(Game):
         before_root = select_games(states.moves, path.game_index).gather(1, (-index).clamp(min=0))
         moves = torch.where(index > 0, path.actions[rows].to(torch.int16), before_root)
         moves = torch.cat([actions.to(torch.int16).unsqueeze(1), moves], dim=1)
-        fields = {field.name: getattr(position, field.name) for field in dataclasses.fields(position)}
+        values = {field.name: getattr(position, field.name) for field in fields(position)}
         games = self._without_history(states, path.game_index)
-        return dataclasses.replace(games, **fields, recent=self._recent(states, path), moves=moves)
+        return replace(games, **values, recent=self._recent(states, path), moves=moves)
 
     @staticmethod
     def _recent(states: State, path: SearchPath) -> Tensor:
@@ -260,7 +259,7 @@ class Go(Game):
             return LeafStates(self.pack(position), legal, *over, repeats, leaf)
         after = fast.step_leaves(states, path, words, actions, point_keys(states.board_size, words.device))
         games = self._without_history(states, path.game_index)
-        leaf = dataclasses.replace(games, **{name: after[name] for name in LEAF_FIELDS})
+        leaf = replace(games, **{name: after[name] for name in LEAF_FIELDS})
         legal = self.allowed(states, path.game_index, leaf, after["legal"])
         counts_points = states.rules.any_territory or self.score_weight
         result = self.outcome(states, path.game_index, leaf)[1] if counts_points else after["result"]
@@ -268,7 +267,7 @@ class Go(Game):
 
     def _without_history(self, states: State, game_index: Tensor) -> State:
         """Returns games without superko's history, which takes most of the memory and which evaluators do not need."""
-        games = dataclasses.replace(states, seen=states.seen[:, :0], links=states.links[:, :0])
+        games = replace(states, seen=states.seen[:, :0], links=states.links[:, :0])
         return games if len(game_index) == states.num_games else games.select(game_index)
 
     @staticmethod

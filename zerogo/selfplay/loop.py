@@ -3,10 +3,9 @@ at once on a CPU, and within `check_every` simulations elsewhere."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -35,7 +34,7 @@ NOT_KEPT = ("states", "tree", "repeated_states", "graph")
 # PUCT's temperature of the played move at ply 0 and late in a game; half-way after as many plies as rows (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
 SETTLED_END_SHARE = 0.9  # share of games that end once every point is pass-alive; the others teach when to pass
-OF_SEARCHES = tuple(field.name for field in dataclasses.fields(SearchState) if field.name not in NOT_KEPT)
+OF_SEARCHES = tuple(field.name for field in fields(SearchState) if field.name not in NOT_KEPT)
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class SelfPlay:
             for name in names:
                 setattr(one, name, restored(getattr(one, name), kept[name]))
         if (self.states.links.shape[1] > 0) != has_links:  # from another device type; kernels would read out of bounds
-            self.states = dataclasses.replace(self.states, links=links_of(self.states.seen, self.states.seen.shape[1]))
+            self.states = replace(self.states, links=links_of(self.states.seen, self.states.seen.shape[1]))
         search.states, search.repeated_states = self.states, None
         tree.size.copy_(state["tree_size"])
         for name, nodes in state["nodes"].items():
@@ -405,7 +404,7 @@ class SelfPlay:
     def _without_history(self) -> board.State:
         """The games without the history that only running games need."""
         unused = {name: getattr(self.states, name)[:, :0] for name in ("seen", "links", "lost", "recent", "moves")}
-        return dataclasses.replace(self.states, **unused)
+        return replace(self.states, **unused)
 
     def _collect_ended(self, collected: SelfPlayResult) -> None:
         """Collects the games that `_replace` sent. For a GPU, which works meanwhile, it also draws the next games."""
@@ -448,8 +447,8 @@ def _played(before: board.State, actions: Tensor, stays: Tensor | None) -> board
     """Returns running games after the actions, except games that stay: bool [K], None for none."""
     if stays is None:
         return board.step_(before, actions)
-    after = board.step_(dataclasses.replace(before, finished=stays), actions)
-    return dataclasses.replace(after, finished=after.finished > stays)
+    after = board.step_(replace(before, finished=stays), actions)
+    return replace(after, finished=after.finished > stays)
 
 
 def diagnostics(result: SearchResult) -> dict[str, Tensor]:

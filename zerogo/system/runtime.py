@@ -385,9 +385,8 @@ def script_main(function: Callable[[], int | None]) -> None:
                 print(f"error: {error}", file=sys.stderr, flush=True)
             status = INPUT_ERROR_STATUS
         except OSError as error:
-            if error.errno not in NO_ROOM and error.filename is None:
+            if not (is_full := error.errno in NO_ROOM) and error.filename is None:
                 raise
-            is_full = error.errno in NO_ROOM
             print(f"error: {refusal(error) if is_full else f'{error.filename}: {error.strerror}'}", file=sys.stderr)
             status = INPUT_ERROR_STATUS
         except KeyboardInterrupt as error:
