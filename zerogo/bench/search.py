@@ -200,8 +200,8 @@ def run_selfplay(args: argparse.Namespace) -> None:
     endings count as often as they come."""
     for size, batch in bench.sizes_and_batches(args):
         setup = NetworkSetup(args, size, batch)
-        moves = {"full_simulations": args.sims, "cheap_simulations": args.sims, "sgf_share": 0.0}
-        sections = (GameConfig(size=size), SearchConfig(args.algorithm), SelfplayConfig(slots=batch, **moves))
+        settings = SelfplayConfig(slots=batch, full_simulations=args.sims, sgf_share=0.0)
+        sections = (GameConfig(size=size), SearchConfig(args.algorithm), settings)
         selfplay = SelfPlay(*sections, setup.evaluator, setup.device, seed=1)
         selfplay.play(batch)  # the games that begin together end together; after that they are spread
 
