@@ -199,5 +199,12 @@ def remove_old_files(config: Config, newest: Path, saved: list[int], players: li
 def old_games(run: Path, keep: int) -> list[Path]:
     """Returns all but the newest SGF games of a run and of its matches; keep: how many of each, 0 is all."""
     paths = (run.glob(pattern) for pattern in ("games/*.sgf", "matches/*.sgf"))
-    by_age = (sorted(of_kind, key=lambda path: path.stat().st_mtime) for of_kind in paths)
+    by_age = (sorted(of_kind, key=_time_of) for of_kind in paths)
     return [path for of_kind in by_age for path in of_kind[:-keep]] if keep else []
+
+
+def _time_of(path: Path) -> float:
+    """Returns when a file was written, 0 for one that has just been removed."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_mtime
+    return 0.0
