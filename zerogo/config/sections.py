@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
@@ -166,18 +165,19 @@ class Section:
     valid.
 
     Raises `InputError` that names the key, the value and what is allowed. `_check` of a subclass looks at several
-    values together. NAME: of the section, "run" for RunConfig."""
+    values together. NAME: of the section, "run" for RunConfig. KINDS: the types of its fields by name."""
 
     NAME: ClassVar[str]
+    KINDS: ClassVar[dict[str, Any]]
 
     def __init_subclass__(cls) -> None:
-        cls.NAME = cls.__name__.removesuffix("Config").lower()
+        cls.NAME, cls.KINDS = cls.__name__.removesuffix("Config").lower(), get_type_hints(cls)
 
     def __post_init__(self) -> None:
         for entry in settings_of(self):
             value = getattr(self, entry.name)
             try:
-                exact = read(value, _kinds_of(type(self))[entry.name], entry)
+                exact = read(value, self.KINDS[entry.name], entry)
                 _require(TABLES.get(str(entry.type), lambda _: True)(exact))
             except (ValueError, OverflowError):
                 raise InputError(f"{self.NAME}.{entry.name} is {quote(value)}; it must be {allowed(entry)}") from None
@@ -186,12 +186,6 @@ class Section:
 
     def _check(self) -> None:
         """Raises InputError when values that are valid alone can't hold together."""
-
-
-@cache
-def _kinds_of(section: type[Section]) -> dict[str, Any]:
-    """Returns the types of a section's fields."""
-    return get_type_hints(section)
 
 
 SYMMETRIES = ("none", "random", "all")
