@@ -236,7 +236,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
     earlier = {f"{stem}@{step}": file for step, file in steps.items() if step < network.step}
     players = [step for step in network.counters.get("players", ())[-1:] if step != network.step]
     plays = {f"{stem}@{step}": checkpoint.path_of(folder, step) for step in players}
-    earlier, their_names = earlier | plays, set()  # a run that was renamed has checkpoints of its earlier name
+    earlier, of_gate = earlier | plays, list[MatchResult]()
     for size in matches.game.all_sizes:
         area, where = matches.names_of_board(size)
         # Without those of a measurement that was interrupted, so that it comes out the same.
@@ -251,15 +251,14 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
             except InputError as error:  # it may have been removed meanwhile
                 yield f"  {where}warning: no match against {name}: {error}", {}
                 continue
-            their_names |= {other.name} if name in plays else set()
             result = play_match(player, other, matches.match_settings(size, settings.games))
+            of_gate += [result] if name in plays else []
             pool.add(folder / pool.FILE, result)
             yield f"  {where}{result.lines()[0]}, until {time_of_day()}", {}
         yield from _standing(folder, size, player.name, list(earlier), where, area)
-    met = [one for one in pool.read(folder / pool.FILE) if one.player == player.name and one.opponent in their_names]
-    if games := sum(one.games for one in met):
-        rate = sum(one.points for one in met) / games
-        yield f"  {100 * rate:.1f} % of the points against {met[0].opponent}, which plays self-play", {OF_GATE: rate}
+    if of_gate:
+        rate = sum(float(one.points_a.sum()) for one in of_gate) / sum(one.num_games for one in of_gate)
+        yield f"  {100 * rate:.1f} % of the points against {of_gate[0].name_b}, which plays self-play", {OF_GATE: rate}
 
 
 def _standing(
