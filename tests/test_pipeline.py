@@ -111,7 +111,7 @@ def test_calibration_is_the_gap_between_values_and_results() -> None:
 
 def test_a_run_keeps_the_precision_that_it_picked(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     earlier: list[str] = []
-    monkeypatch.setattr(tuning, "tune", lambda *values: earlier.append(values[-1]) or torch.float32)
+    monkeypatch.setattr(tuning, "pick_proven_dtype", lambda *values: earlier.append(values[-1]) or torch.float32)
     for iterations in (3, 4):  # before them it was a setting
         tiny.run(copied, "run.precision=auto", f"pipeline.iterations={iterations}", resume=True)
     assert earlier == ["", "float32"]

@@ -156,8 +156,8 @@ def test_choices_among_many_moves(way: str, settings: SearchConfig, num_actions:
             expected = select(strange_trees(num_actions, seed, CPU, forced), settings)
         with doing(way, "tree"):
             found = select(strange_trees(num_actions, seed, device_of(way), forced), settings).to(CPU)
-        counts = expected.counts
-        assert torch.equal(counts, found.counts) and int(counts.sum()) >= min(settings.leaves, 2)
+        counts = expected.is_used
+        assert torch.equal(counts, found.is_used) and int(counts.sum()) >= min(settings.leaves, 2)
         for name in ("depth", "action", "is_terminal"):
             assert torch.equal(getattr(found, name)[counts], getattr(expected, name)[counts]), name
         for row in counts.nonzero().squeeze(1).tolist():
@@ -173,7 +173,7 @@ def test_of_equal_moves_the_lowest_is_taken(way: str, settings: SearchConfig) ->
     search_state.root_prior[:], search_state.gumbel[:] = 1 / 512, 0.0
     with doing(way, "tree"):
         found = select(search_state, settings)
-    assert found.action[found.counts].tolist() == [5, 5] and found.depth.tolist() == [0, 0, 0]
+    assert found.action[found.is_used].tolist() == [5, 5] and found.depth.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("seed", range(2))

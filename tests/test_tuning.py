@@ -256,10 +256,10 @@ def test_all_ranks_have_the_precision_of_rank_0(stand_in: Callable, monkeypatch:
     for dtype in (torch.float32, torch.bfloat16):
         stand_in(table)
         monkeypatch.setattr(tuning.distributed, "broadcast_from_rank0", lambda *_, dtype=dtype: dtype)
-        assert tuning.tune(AUTO, CPU, kernels.OPTIONAL) == dtype
+        assert tuning.pick_proven_dtype(AUTO, CPU, kernels.OPTIONAL) == dtype
     stand_in(table | {"precision": "SIGILL"}, keeps=False)
     with pytest.raises(InputError, match="precision is bfloat16, which ends with an illegal instruction on this CPU"):
-        tuning.tune(AUTO, CPU, kernels.OPTIONAL)
+        tuning.pick_proven_dtype(AUTO, CPU, kernels.OPTIONAL)
 
 
 @pytest.mark.parametrize("table", [None, {"precision": "SIGKILL"}, {"precision": 3}], ids=str)
@@ -301,7 +301,7 @@ def test_kernels_that_are_wrong_are_refused_by_name(stand_in: Callable) -> None:
 
 def test_what_is_not_needed_is_tried_at_its_first_use(stand_in: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in({"precision": RATES})
-    tuning.tune(AUTO, CPU, {"tactics"})
+    tuning.pick_proven_dtype(AUTO, CPU, {"tactics"})
     stand_in({"ladders": "SIGSEGV", "playouts": "SIGSEGV"}, forgets=False)
     monkeypatch.setattr(kernels, "refuse", lambda *_: True)
     for use, name, *device in ((kernels.module_for, "playouts", CPU), (kernels.cpu_loops, "ladders")):

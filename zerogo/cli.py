@@ -204,7 +204,7 @@ def set_up(config: Config, checkpoints: dict[str, Checkpoint] | None = None, pre
     kernels.choose(config.run.kernels)
     device = runtime.pick_device(config.run.device)
     readers = make_encoder(config.features.encoder, False).readers
-    return Setup(config, device, tuning.tune(config, device, readers, precision), checkpoints or {})
+    return Setup(config, device, tuning.pick_proven_dtype(config, device, readers, precision), checkpoints or {})
 
 
 def shipped_network(size: int) -> str | None:

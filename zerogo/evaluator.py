@@ -18,9 +18,9 @@ from zerogo.features import Encoder, on_board_mask
 from zerogo.network import InferenceNetwork, Network, inference_copy
 from zerogo.system.tensors import TensorFields
 
-# How outputs on the board are rotated; the others are the same for every symmetry.
+# How outputs on the board are rotated and reflected; the others are the same for every symmetry.
 TURNED = {"policy": symmetry.transform_actions, "ownership": symmetry.transform_planes}
-_DRAW = 1  # seed of the draws for positions without a key
+_DRAW = 1  # seed of all draws of symmetries
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Evaluation(TensorFields):
 class Evaluator:
     """Evaluates positions with a network; off the CPU, the host reads no tensor back.
 
-    network: an `InferenceNetwork`, or a callable with its signature and its `dtype`. symmetries: "none" evaluates the
-    board as it is, "random" under one of the 8 symmetries, drawn for each game (unbiased, at no extra cost), "all"
-    averages the 8 (8 times the cost, exactly equivariant)."""
+    network: an `InferenceNetwork`, or a callable that takes the same arguments and has a `dtype`. symmetries: "none"
+    evaluates the board as it is, "random" under one of the 8 symmetries, drawn for each game (unbiased, at no extra
+    cost), "all" averages the 8 (8 times the cost, exactly equivariant)."""
 
     def __init__(self, network: InferenceNetwork, encoder: Encoder, symmetries: str = "none") -> None:
         if symmetries not in SYMMETRIES:
             raise InputError(f"symmetries are {quote(symmetries)}; allowed are {', '.join(SYMMETRIES)}")
         self.network, self.encoder, self.symmetries = network, encoder, symmetries
-        self._others = WeakValueDictionary({symmetries: self})  # only its users keep a network in memory
+        self._others = WeakValueDictionary({symmetries: self})  # an unused evaluator is freed, with its network
 
     @staticmethod
     def from_network(
@@ -63,8 +63,8 @@ class Evaluator:
         return Evaluator(inference_copy(network, device, dtype, heads), encoder, symmetries)
 
     def with_symmetries(self, symmetries: str) -> Evaluator:
-        """Returns the evaluator over the same network with these symmetries. It is the same object while in use, since
-        a search's captured graph is bound to one evaluator."""
+        """Returns the evaluator over the same network with these symmetries: the same object while
+        anyone holds it, since a search's captured graph is bound to one evaluator."""
         other = self._others.get(symmetries) or Evaluator(self.network, self.encoder, symmetries)
         self._others[symmetries], other._others = other, self._others
         return other
@@ -123,8 +123,8 @@ def score_of(ownership: Tensor, state: board.State) -> Tensor:
 
 
 def search_heads(heads: Mapping[str, float], score_weight: float) -> tuple[str, ...]:
-    """Returns the heads that a search with this `score_weight` uses, of those that the network has learned. heads: loss
-    weights by name."""
+    """Returns the heads that a search uses: policy, value, and for a `score_weight` above 0 the score, or the ownership
+    in its place, if the network has learned it. heads: loss weights by name."""
     points_head = next((name for name in ("score", "ownership") if heads.get(name, 0.0) > 0), None)
     return ("policy", "value", points_head) if score_weight and points_head else ("policy", "value")
 

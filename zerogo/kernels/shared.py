@@ -32,7 +32,7 @@ Searches = namedtuple("Searches", "budget done root_prior forced gumbel kept_vis
 CHOICE_NUMBERS = "c_puct c_puct_log c_puct_base c_puct_variance fpu_reduction fpu_reduction_root".split()
 CHOICE_NUMBERS += ["c_visit", "c_scale"]
 # A `search.selection.Selection` of K = leaves * B slots.
-Slots = namedtuple("Slots", "path depth action is_terminal counts")
+Slots = namedtuple("Slots", "path depth action is_terminal is_used")
 # K simulations: their paths (`Selection`), their leaves (`search.game.LeafStates`), and the network's evaluation.
 SELECTED, LANDED = ("path", "depth", "action", "is_terminal"), ("words", "legal", "finished", "result", "repeats")
 Leaves = namedtuple("Leaves", (*SELECTED, *LANDED, "prior", "value", "score"))

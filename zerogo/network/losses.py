@@ -17,7 +17,7 @@ from zerogo.system.tensors import TensorFields
 
 SOFTENED = 0.25  # power of the soft policy's target (KataGo)
 
-Metrics = dict[str, Tensor]
+NamedTensors = dict[str, Tensor]
 Terms = tuple[Tensor, dict[str, int]]  # of the losses of heads of one kind, and how many columns each head has
 
 
@@ -105,7 +105,7 @@ OUTCOMES = {"value": value_target, "ownership": ownership_target, "short_values"
 LOSSES = (*MOVES, *OUTCOMES, "score")
 
 
-def loss_terms(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -> list[Terms]:
+def loss_terms(outputs: NamedTensors, targets: Targets, heads: Mapping[str, float]) -> list[Terms]:
     """Returns the loss terms, weighted by `heads`: one tensor for all heads of a kind, [k, B, A] or [B, n], with the
     width of each head's part. The loss is the sum of all terms.
 
@@ -127,7 +127,7 @@ def loss_terms(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -
     return terms
 
 
-def _move_terms(outputs: Metrics, targets: Metrics, factors: Tensor) -> Terms:
+def _move_terms(outputs: NamedTensors, targets: NamedTensors, factors: Tensor) -> Terms:
     """Returns the cross-entropies of k heads of MOVES, by head. factors: float32 [k, B], factors of each sample's
     log-probabilities."""
     log_priors = F.log_softmax(torch.stack([outputs[name] for name in targets]), dim=-1)
@@ -135,7 +135,7 @@ def _move_terms(outputs: Metrics, targets: Metrics, factors: Tensor) -> Terms:
     return terms, dict.fromkeys(targets, terms.shape[-1])
 
 
-def _outcome_terms(outputs: Metrics, learned: dict[str, tuple[Tensor, Tensor]]) -> Terms:
+def _outcome_terms(outputs: NamedTensors, learned: dict[str, tuple[Tensor, Tensor]]) -> Terms:
     """Returns the cross-entropies of heads of OUTCOMES. learned: the results of their target functions."""
     targets, factors = (torch.cat(columns, 1) for columns in zip(*learned.values(), strict=True))
     logits = torch.cat([outputs[name].reshape(len(targets), -1) for name in learned], 1)
@@ -150,7 +150,7 @@ def _constants(numbers: tuple[float, ...], device: torch.device) -> Tensor:
         return torch.tensor(numbers, device=device)
 
 
-def metrics(outputs: Metrics, targets: Targets, heads: Mapping[str, float], loss: list[Terms]) -> Metrics:
+def metrics(outputs: NamedTensors, targets: Targets, heads: Mapping[str, float], loss: list[Terms]) -> NamedTensors:
     """Returns the metrics of a batch besides its loss: `NAME_loss` of each head before its weight (0 for a weight of
     0), and for existing heads:
 
@@ -175,7 +175,7 @@ def _shares(weights: Tensor) -> Tensor:
     return weights / weights.sum().clamp(min=1e-6)
 
 
-def _policy_metrics(logits: Tensor, targets: Targets) -> Metrics:
+def _policy_metrics(logits: Tensor, targets: Targets) -> NamedTensors:
     log_prior, share = F.log_softmax(logits, dim=-1), _shares(targets.policy_weight)
     entropy, target_entropy = (
         torch.special.entr(policy).sum(-1) @ share for policy in (log_prior.exp(), targets.policy)
@@ -189,7 +189,7 @@ def _policy_metrics(logits: Tensor, targets: Targets) -> Metrics:
     }
 
 
-def _value_metrics(logit: Tensor, targets: Targets) -> Metrics:
+def _value_metrics(logit: Tensor, targets: Targets) -> NamedTensors:
     value, result = torch.tanh(logit), targets.value
     is_right, is_decided = (flags.to(torch.float32) for flags in (value * result > 0, result != 0))
     return {
@@ -200,11 +200,11 @@ def _value_metrics(logit: Tensor, targets: Targets) -> Metrics:
     }
 
 
-def _score_metrics(score: Tensor, targets: Targets) -> Metrics:
+def _score_metrics(score: Tensor, targets: Targets) -> NamedTensors:
     return {"score_error_points": (score - targets.score).abs() @ _shares(targets.board_weight)}
 
 
-METRICS: dict[str, Callable[[Tensor, Targets], Metrics]] = {
+METRICS: dict[str, Callable[[Tensor, Targets], NamedTensors]] = {
     "policy": _policy_metrics,
     "value": _value_metrics,
     "score": _score_metrics,

@@ -15,7 +15,7 @@ from zerogo.config import TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import Encoder, on_board_mask
 from zerogo.network import Network, losses
-from zerogo.network.losses import LOSSES, Metrics, Targets, loss_terms
+from zerogo.network.losses import LOSSES, NamedTensors, Targets, loss_terms
 from zerogo.replay import TrainingBatch
 from zerogo.system import distributed
 
@@ -72,7 +72,7 @@ class Trainer:
         warm = min(1.0, (self.samples + self.settings.batch) / max(1, self.settings.warmup_samples))
         return self.settings.learning_rate * warm * (reached[-1] if reached else 1.0)
 
-    def step(self, batch: TrainingBatch, measures: bool = True) -> Metrics:
+    def step(self, batch: TrainingBatch, measures: bool = True) -> NamedTensors:
         """Trains on one batch and returns metrics as tensors on the device, without waiting for it. Each rank has an
         equal share of the batch.
 
@@ -95,7 +95,7 @@ class Trainer:
         return metrics
 
     @torch.no_grad()
-    def measure(self, batch: TrainingBatch) -> Metrics:
+    def measure(self, batch: TrainingBatch) -> NamedTensors:
         """Returns the averaged network's losses and metrics on a held-out batch, without training on it."""
         return self._losses(self.averaged, batch, True)[1]
 
@@ -146,14 +146,14 @@ class Trainer:
         planes = symmetry.transform_planes(self.encoder.planes(state), tables)
         return planes, self.encoder.globals(state), Targets.of(batch.samples, tables, on_board_mask(state))
 
-    def _forward(self, network: nn.Module, batch: TrainingBatch) -> tuple[Metrics, Targets]:
+    def _forward(self, network: nn.Module, batch: TrainingBatch) -> tuple[NamedTensors, Targets]:
         """Returns the network's outputs by head, and their targets."""
         planes, inputs, targets = self.turned(batch)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
             outputs = network(planes, inputs, targets.on_board)
         return {name: output.to(torch.float32) for name, output in outputs.items() if name in self.heads}, targets
 
-    def _losses(self, network: nn.Module, batch: TrainingBatch, measures: bool) -> tuple[Tensor, Metrics]:
+    def _losses(self, network: nn.Module, batch: TrainingBatch, measures: bool) -> tuple[Tensor, NamedTensors]:
         outputs, targets = self._forward(network, batch)
         loss = loss_terms(outputs, targets, self.heads)
         total = reduce(torch.add, [terms.sum() for terms, _ in loss])

@@ -251,8 +251,8 @@ class Search:
         if host_read_is_free(search_state.deepest):
             search_state.depth_bound = int(search_state.deepest.max())
         selection = select(search_state, self.settings)
-        if host_read_is_free(selection.counts) and not bool(selection.counts.all()):
-            selection = selection.select(selection.counts.nonzero().squeeze(1))
+        if host_read_is_free(selection.is_used) and not bool(selection.is_used.all()):
+            selection = selection.select(selection.is_used.nonzero().squeeze(1))
         if len(selection.index):
             leaves = step_leaves(self.game, search_state, selection)
             expand_and_backup(search_state, selection, leaves, *self._evaluate(search_state, selection, leaves))
@@ -368,13 +368,13 @@ def expand_and_backup(
     first = games * tree.num_nodes
     repeats = leaves.repeats & ~selection.is_terminal
     stays = selection.is_terminal | repeats
-    is_new = selection.counts & ~stays
+    is_new = selection.is_used & ~stays
     rank = _rank(selection, is_new, search_state.num_games)
     node = torch.where(is_new, ROOT + tree.size[games] + rank, NULL_NODE)
     tree.size.index_add_(0, games, is_new.to(torch.int64))
     value = torch.where(leaves.finished, leaves.result, value)
     _expand(tree, first, node, selection, leaves, prior, value)
-    _close(tree, first, selection, repeats & selection.counts)
+    _close(tree, first, selection, repeats & selection.is_used)
     visits = tree.at("visits", parent).clamp(min=1)
     mean = tree.at("value_sum", parent) / visits
     value = torch.where(selection.is_terminal, tree.at("value", parent), torch.where(repeats, mean, value))
@@ -382,7 +382,7 @@ def expand_and_backup(
     score = [torch.where(stays, tree.at("score_sum", parent) / visits, one) for one in score]
     path = torch.cat([selection.path, first.unsqueeze(1)], dim=1)
     path = path.scatter(1, (selection.depth + 1).unsqueeze(1), (first + node).unsqueeze(1))
-    path = torch.where(selection.counts.unsqueeze(1), path, first.unsqueeze(1))
+    path = torch.where(selection.is_used.unsqueeze(1), path, first.unsqueeze(1))
     depth = torch.where(stays, selection.depth, selection.depth + 1)
     # Several simulations of one tree are added in order, so that sums are reproducible; the CPU does so by itself.
     step = len(path) if host_read_is_free(path) else search_state.num_games
@@ -390,9 +390,9 @@ def expand_and_backup(
         slot = slice(start, start + step)
         backup(tree, path[slot], depth[slot], value[slot], *(one[slot] for one in score))
     ended = torch.stack([selection.is_terminal | (leaves.finished & ~repeats), repeats])
-    search_state.exact_leaves += (ended & selection.counts).sum(1)
-    search_state.done.index_add_(0, games, selection.counts.to(torch.int64))
-    search_state.deepest.scatter_reduce_(0, games, torch.where(selection.counts, depth, 0), "amax")
+    search_state.exact_leaves += (ended & selection.is_used).sum(1)
+    search_state.done.index_add_(0, games, selection.is_used.to(torch.int64))
+    search_state.deepest.scatter_reduce_(0, games, torch.where(selection.is_used, depth, 0), "amax")
 
 
 def _rank(selection: Selection, is_new: Tensor, num_games: int) -> Tensor | int:

@@ -28,14 +28,14 @@ class Selection(TensorFields):
 
     path: int64 [K, D], rows from the root on, undefined behind the end. depth: int64 [K], index of the last node on it.
     action: int64 [K], the move to try there. is_terminal: bool [K], the last node is a finished position without a
-    move. counts: bool [K], which slots are used, the first ones of a game. Unused slots hold valid rows and moves of
+    move. is_used: bool [K], whether a slot is used, the first ones of a game. Unused slots hold valid rows and moves of
     their game, so that indexing is safe. index: int64 [K], ascending, the simulations' numbers."""
 
     path: Tensor
     depth: Tensor
     action: Tensor
     is_terminal: Tensor
-    counts: Tensor
+    is_used: Tensor
     index: Tensor
     num_slots: int = 1
 
@@ -178,7 +178,7 @@ def _select_next(
     virtual.by_move.scatter_add_(1, move, counts.unsqueeze(1).to(torch.int32))
     virtual.collided.scatter_(1, move, virtual.collided.gather(1, move) | collides.unsqueeze(1))
     search_state.collisions += collides.sum()
-    return replace(selection, counts=counts), marked
+    return replace(selection, is_used=counts), marked
 
 
 def _unmark(tree: Tree, selection: Selection, marked: Tensor) -> None:
@@ -197,10 +197,10 @@ def _in_slots(tree: Tree, rounds: list[Selection], leaves: int) -> Selection:
     filler = (games * tree.num_nodes).unsqueeze(1).expand(-1, levels)
     paths = [torch.cat([selection.path, filler[:, selection.path.shape[1] :]], dim=1) for selection in rounds]
     every = Selection.cat([replace(selection, path=path) for selection, path in zip(rounds, paths, strict=True)])
-    counts = every.counts.view(-1, num_games).to(torch.int64)
+    counts = every.is_used.view(-1, num_games).to(torch.int64)
     slot = ((counts.cumsum(0) - counts) * num_games + games).view(-1)
-    slot = torch.where(every.counts, slot, number)  # those that do not count go to an extra entry, which is cut off
+    slot = torch.where(every.is_used, slot, number)  # those that do not count go to an extra entry, which is cut off
     source = games.repeat(leaves + 1).index_put((slot,), torch.arange(len(slot), device=slot.device))[:number]
     is_used = torch.arange(leaves, device=slot.device).unsqueeze(1) < counts.sum(0)
     index = torch.arange(number, device=slot.device)
-    return replace(every.select(source), counts=is_used.view(-1), index=index, num_slots=leaves)
+    return replace(every.select(source), is_used=is_used.view(-1), index=index, num_slots=leaves)

@@ -17,7 +17,7 @@ from zerogo.system.runtime import write_atomically
 
 KNOWN_AT_THE_END = ("reply", "short_values", "value", "score", "ownership", "board_weight")  # fields of `Samples`
 BOARDS_SHOWN = 9
-SHORT_VALUE_RATES = (0.176, 0.056, 0.016)  # q of their horizons (KataGo): 15, 5.5 and 2.3 plies on 9x9
+SHORT_VALUE_RATES = (0.176, 0.056, 0.016)  # q of the horizons: 15, 5.5 and 2.3 plies on 9x9 (KataGo)
 
 
 class EndReason(IntEnum):
@@ -35,7 +35,7 @@ END_TAGS = {reason: reason.name.lower() for reason in EndReason} | {EndReason.AL
 
 @dataclass(frozen=True)
 class FinishedGame:
-    """A game for SGF. moves: on its own board. score_black: points with komi; the winner's sign if resigned."""
+    """A game for SGF. moves: of its own board size. score_black: points with komi; after a resignation 1 or -1."""
 
     number: int
     rules: Rules
@@ -47,11 +47,12 @@ class FinishedGame:
 
 @dataclass
 class SelfPlayResult:
-    """The results of some self-play. Lists have one entry per finished game; tensors are on the host.
+    """The results of some self-play; tensors are on the host.
 
-    games: the share that is written as SGF. last_boards, last_ownership: int8 [N, N] of a few games, each of its own
-    size, in Black's view. prior_kl, prior_entropy: sums over the moves of KL(search policy, prior) and of the prior's
-    entropy, in nats. overflowed: trees that ran out of nodes. is_whole: whether all requested games are finished."""
+    games: those written as SGF. lengths to ends: of each finished game. last_boards, last_ownership: int8 [N, N] of the
+    first few games at their end, each of its own size, in Black's view. prior_kl, prior_entropy: sums over the moves of
+    KL(search policy, prior) and of the prior's entropy, in nats. overflowed: trees that ran out of nodes. is_whole:
+    whether all requested games are finished."""
 
     samples: list[Samples] = field(default_factory=list)
     games: list[FinishedGame] = field(default_factory=list)
@@ -107,8 +108,7 @@ class Recorder:
         return Recorder(tables)
 
     def write(self, game_index: Tensor, states: board.State, **fields: Tensor) -> None:
-        """Writes one ply of the games `game_index` (int64 [K]) before it is played: states of K games, and the entries
-        of the other tables.
+        """Stores positions and searches of K games (game_index: int64 [K]) under their ply, before the move is played.
 
         actions: int64 [K]. policy: float32 [K, A]. root_value: float32 [K], side to move. policy_weight: bool [K],
         whether the ply becomes a sample. game, network_step: int64 [K]."""
@@ -118,7 +118,7 @@ class Recorder:
         copies.put_([table.flatten(0, 1) for table in self.tables.values()], row, [named[name] for name in self.tables])
 
     def samples(self, length: Tensor, score_black: Tensor, ownership_black: Tensor, is_resigned: Tensor) -> Samples:
-        """Returns the samples of all games, which are over: the plies with a `policy_weight` above 0, game by game.
+        """Returns a sample for each ply whose `policy_weight` is above 0, ordered by game. All games must be over.
 
         length: int64 [B], plies. score_black: float32 [B], komi included. ownership_black: int8 [B, N, N]. is_resigned:
         bool [B]; the final board is then unknown."""
@@ -150,8 +150,8 @@ class Recorder:
 
 def short_values_black(values_black: Tensor, length: Tensor, result_black: Tensor, area: Tensor) -> Tensor:
     """Returns short-term values of K games at each ply, exponential averages of the root values from this ply on
-    (KataGo): float32 [K, T, 3]. This ply's value has the weight 1 / (1 + area * q); the result gets the remaining
-    weight.
+    (KataGo): float32 [K, T, 3]. Each ply takes the share 1 / (1 + area * q) of the weight that the plies before it
+    left, and the result takes the rest.
 
     values_black: float32 [K, T], Black's view. length: int64 [K], plies played. result_black, area: float32 [K]."""
     now = 1 / (1 + area.unsqueeze(1) * torch.tensor(SHORT_VALUE_RATES, device=area.device)).unsqueeze(1)
@@ -159,7 +159,7 @@ def short_values_black(values_black: Tensor, length: Tensor, result_black: Tenso
     result = torch.where(ply == end, result_black.view(-1, 1, 1), 0.0)
     average = torch.where(ply < end, now * F.pad(values_black, (0, 1)).unsqueeze(2), result)
     step = 1
-    while step < average.shape[1]:  # entries hold sums over `step` plies, then over twice as many
+    while step < average.shape[1]:  # each pass doubles the plies that an entry sums
         average[:, :-step] += (1 - now) ** step * average[:, step:]
         step *= 2
     return average[:, :-1]

@@ -108,7 +108,7 @@ def _load_session(path: str, changed: int, on_device: bool) -> AnalysisSession:
     """Returns the session of the analyst of a checkpoint's file. changed: when the file was written."""
     saved, device = checkpoint.load(path), runtime.pick_device("auto" if on_device else "cpu")
     precision = f"run.precision={'auto' if on_device else 'float32'}"
-    dtype = tuning.tune(with_overrides(saved.config, [precision]), device, ())
+    dtype = tuning.pick_proven_dtype(with_overrides(saved.config, [precision]), device, ())
     analyst = make_analyst(saved, saved.config.evaluation, device, dtype)
     return AnalysisSession(analyst, most_bytes=MOST_TREE)
 

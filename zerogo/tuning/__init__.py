@@ -34,7 +34,7 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
 MEASURED_BATCH = 1024  # positions, for which `pick_epilogues` tries both ways
 
 
-def tune(config: Config, device: torch.device, needed: Collection[str], earlier: str = "") -> torch.dtype:
+def pick_proven_dtype(config: Config, device: torch.device, needed: Collection[str], earlier: str = "") -> torch.dtype:
     """Does what `prove_kernels` and `pick_dtype` do for a config, with one process for all trials, and returns the
     dtype: rank 0's on all ranks. needed: those of `kernels.OPTIONAL` that the config needs; the others are tried before
     their first use, by an opponent's encoder for example. earlier: the precision that this run picked on such a device

@@ -242,7 +242,7 @@ def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
     for search, search_state, selection in _selected(games):
         yield _paths, (search_state, search.settings)
         if kind == "cpu":
-            selection = selection.select(selection.counts.nonzero().squeeze(1))
+            selection = selection.select(selection.is_used.nonzero().squeeze(1))
         leaves = step_leaves(search.game, search_state, selection)
         numbers = search.numbers_of(leaves.leaf, search.evaluator(leaves.leaf, legal=leaves.legal))
         yield _expanded, (search_state, selection, leaves, *numbers)
@@ -254,9 +254,9 @@ def _paths(search_state: SearchState, settings: SearchConfig) -> list[Tensor]:
     paths, num_nodes = select(search_state, settings), search_state.tree.num_nodes
     path = torch.nn.functional.pad(paths.path, (0, num_nodes - paths.path.shape[1]))
     is_on_it = torch.arange(num_nodes, device=path.device) <= paths.depth.unsqueeze(1)
-    path = torch.where(is_on_it & paths.counts.unsqueeze(1), path, 0)
+    path = torch.where(is_on_it & paths.is_used.unsqueeze(1), path, 0)
     others = [paths.depth, torch.where(paths.is_terminal, 0, paths.action), paths.is_terminal.to(torch.int64)]
-    return [path, paths.counts, *(torch.where(paths.counts, part.to(torch.int64), 0) for part in others)]
+    return [path, paths.is_used, *(torch.where(paths.is_used, part.to(torch.int64), 0) for part in others)]
 
 
 def _expanded(search_state: SearchState, *arguments: Any) -> dict[str, Tensor]:

@@ -98,7 +98,7 @@ def _select(first, last, trees, searches, settings, slots, collisions):
             if counts:
                 slot = started * num_games + game
                 slots.depth[slot], slots.action[slot] = depth, action
-                slots.is_terminal[slot], slots.counts[slot] = is_terminal, True
+                slots.is_terminal[slot], slots.is_used[slot] = is_terminal, True
                 for level in range(slots.path.shape[1]):
                     slots.path[slot, level] = base + (path[level] if level <= depth else NULL_NODE)
                 started += 1
@@ -321,7 +321,7 @@ def expand_and_backup(
     order of their slots; arguments as `search.search.expand_and_backup`."""
     num_games = search_state.num_games
     place = np.full(selection.num_slots * num_games, -1, np.int64)  # the simulation of each slot
-    (used,) = selection.counts.numpy().nonzero()
+    (used,) = selection.is_used.numpy().nonzero()
     place[selection.index.numpy()[used]] = used
     fields = [getattr(selection, name) for name in shared.SELECTED] + [getattr(leaves, name) for name in shared.LANDED]
     arrays = (array(field.detach()) for field in (*fields, prior, value))

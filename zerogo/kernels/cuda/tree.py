@@ -152,7 +152,7 @@ def _finish_slots(game, slots, started, root_move, num_games, num_nodes, leaves,
     while number < leaves:
         slot = number * num_games + game.index
         is_used = number < started
-        tl.store(slots.counts + slot, is_used)
+        tl.store(slots.is_used + slot, is_used)
         if is_used:
             if KIND.SEVERAL:
                 if tl.load(slots.is_terminal + slot) == 0:
@@ -304,7 +304,7 @@ def expand_and_backup(
     fields = [getattr(selection, name) for name in SELECTED] + [getattr(leaves, name) for name in LANDED]
     score = value if score is None else score
     leaf_tensors = Leaves(*(field.contiguous() for field in (*fields, prior, value, score)))
-    arguments = fields_of(Trees, tree), leaf_tensors, selection.counts, torch.empty_like(value), torch.empty_like(score)
+    arguments = fields_of(Trees, tree), leaf_tensors, selection.is_used, *map(torch.empty_like, (value, score))
     counters = search_state.done, search_state.deepest, search_state.exact_leaves
     sizes = num_games, num_nodes, leaf_tensors.path.shape[1], num_slots
     launch(expand_kernel, num_games, *arguments, *counters, *sizes, **kind_of(tree))
