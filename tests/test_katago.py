@@ -178,8 +178,15 @@ SMALL += [f"network.trunk=[{', '.join(TRUNK)}]", f"network.heads={json.dumps(KAT
 
 
 def test_settings_make_a_network_from_nothing() -> None:
-    """Its outputs are small, and every weight that its heads use learns."""
-    network, state = tiny.network(tiny.config(*SMALL)), some_positions()
+    """Its outputs are small. Every weight that its heads use learns, and no other expects to: several processes wait
+    for all gradients."""
+    state = some_positions()
+    few = tiny.network(tiny.config(*SMALL, "network.heads={policy: 1.0, value: 1.0}"))
+    sum(
+        part.sum() for part in few(INPUTS.planes(state), INPUTS.globals(state), on_board_mask(state)).values()
+    ).backward()
+    assert {part.grad is not None for part in few.parameters() if part.requires_grad} == {True}
+    network = tiny.network(tiny.config(*SMALL))
     found = network(INPUTS.planes(state), INPUTS.globals(state), on_board_mask(state))
     assert found["value"].abs().max() < 3 and torch.log_softmax(found["policy"], 1)[0].max() < math.log(0.9)
     sum(found[name].float().square().mean() for name in ("policy", "value", "score", "ownership")).backward()

@@ -90,9 +90,12 @@ def test_score_loss_is_in_points_and_leaves_unknown_boards_out() -> None:
 
 def test_the_soft_policy_is_the_fourth_root_made_to_sum_to_one() -> None:
     policy = torch.tensor([[0.8, 0.05, 0.05, 0.05, 0.05], [1.0, 0.0, 0.0, 0.0, 0.0]])
-    soft = policy**0.25 / (policy**0.25).sum(1, keepdim=True)
+    on_board = torch.tensor([[[True, True], [True, True]], [[True, False], [False, False]]])
+    exists = torch.tensor([[1, 1, 1, 1, 1], [1, 0, 0, 0, 1]])  # moves; the last one is the pass
+    soft = (policy + 1e-7 * exists) ** 0.25
+    soft /= soft.sum(1, keepdim=True)
     logits = torch.log(soft.clamp(min=1e-9))
-    loss = loss_of("soft_policy", logits, make_targets(policy=policy), 0.1)
+    loss = loss_of("soft_policy", logits, make_targets(policy=policy, on_board=on_board), 0.1)
     assert float(loss) == pytest.approx(float(torch.special.entr(soft).sum(1).mean()))  # least where it is met
 
 
@@ -191,13 +194,14 @@ def test_the_state_of_another_optimiser_is_left() -> None:
 
 
 def test_average_is_the_bias_corrected_mean() -> None:
-    trainer = make_trainer()
-    decay = math.exp(-8 / SETTINGS.ema_samples)
-    history = []
-    for number in range(4):
+    """Over `ema_samples`, at first over an eighth of the samples so far: 1, 2, 3, 3."""
+    trainer = make_trainer(dataclasses.replace(SETTINGS, ema_samples=3))
+    history, weights = [], torch.zeros(4)
+    for number, horizon in enumerate((1, 2, 3, 3)):
         trainer.step(make_batch(number))
         history.append(trainer.network.stem.conv.weight.detach().clone())
-    weights = torch.tensor([decay**age for age in reversed(range(4))])
+        weights *= math.exp(-8 / horizon)
+        weights[number] = 1 - math.exp(-8 / horizon)
     expected = sum(w * tensor for w, tensor in zip(weights / weights.sum(), history, strict=True))
     assert torch.allclose(trainer.averaged.stem.conv.weight, expected, atol=1e-6)
 

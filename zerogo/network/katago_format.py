@@ -117,6 +117,8 @@ def fresh(settings: NetworkConfig, size: int) -> KataGoNetwork:
     """Returns a network of architecture katago with initial weights. Raises InputError for impossible settings."""
     network = from_plan(settings.plan or plan_of(settings), size)
     network.heads = [name for name in network.heads if name in settings.heads]
+    for name, part in (("ownership", network.ownership), ("score", network.numbers)):
+        part.requires_grad_(name in network.heads)  # several processes wait for all gradients
     return network
 
 

@@ -15,7 +15,7 @@ from zerogo.network import SCORE_SCALE
 from zerogo.replay import Samples
 from zerogo.system.tensors import TensorFields
 
-SOFTENED = 0.25  # power of the soft policy's target (KataGo)
+SOFTENED, SOFT_FLOOR = 0.25, 1e-7  # power of the soft policy's target, of probabilities and this (KataGo)
 
 NamedTensors = dict[str, Tensor]
 Terms = tuple[Tensor, dict[str, int]]  # of the losses of heads of one kind, and how many columns each head has
@@ -69,8 +69,9 @@ def reply_target(targets: Targets) -> tuple[Tensor, Tensor]:
 
 
 def soft_policy_target(targets: Targets) -> tuple[Tensor, Tensor]:
-    """The search's policy to the power of 1/4, normalised."""
-    soft = targets.policy**SOFTENED
+    """The search's policy to the power of 1/4, normalised; no move that exists is left at 0 (KataGo)."""
+    exists = 1.0 if targets.on_board is None else F.pad(targets.on_board.flatten(1), (0, 1), value=True)
+    soft = (targets.policy + SOFT_FLOOR * exists) ** SOFTENED
     return soft / soft.sum(-1, keepdim=True), targets.policy_weight
 
 

@@ -23,6 +23,7 @@ from zerogo.system import distributed
 # over 1,000, too long for a run that changes its own data.
 BETAS = 0.9, 0.99
 WEIGHT_DECAY = 0.02  # of matrices and convolution kernels, decoupled
+EARLY_HORIZON = 1 / 8  # of the averaged weights, as a share of the samples so far
 MAX_GRADIENT_NORM = 1.0
 PARTS, NUMBERS = ("network", "averaged", "optimizer"), ("samples", "steps", "progress", "average_weight")  # of a state
 
@@ -173,11 +174,12 @@ class Trainer:
 
     @torch.no_grad()
     def _average(self, new_samples: int) -> None:
-        """Updates the averaged weights, an exponential mean with horizon `ema_samples`.
+        """Updates the averaged weights, an exponential mean with horizon `ema_samples`, at first `EARLY_HORIZON`: the
+        weights at the start of a run are poor.
 
         The initial bias is divided out, so that the first step copies the weights. Batch-norm statistics are averaged
         as an estimate; `refresh_statistics` computes the right ones."""
-        share = -math.expm1(-new_samples / self.settings.ema_samples)
+        share = -math.expm1(-new_samples / min(self.settings.ema_samples, EARLY_HORIZON * self.samples))
         self.average_weight += (1.0 - self.average_weight) * share
         averaged, ours = zip(*self._pairs, strict=True)
         torch._foreach_lerp_(averaged, ours, share / self.average_weight)

@@ -313,7 +313,7 @@ class Run:
         if self.iteration.num_samples:
             numbers |= self._sanity_checks(numbers)
         if not self.state.players:
-            self.selfplay.set_network(self._evaluator(), self.trainer.steps)
+            self.selfplay.set_network(self._evaluator(), max(self.trainer.steps, bool(self.config.run.start_from)))
         self.state.iterations, self.shown.part, self.iteration = self.state.iterations + 1, 0.0, Iteration()
         self._sync_ranks()
         if distributed.world_size() > 1:

@@ -92,7 +92,7 @@ class Readback(TensorFields):
         by_itself = torch.where(self.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
         ends = torch.where(self.finished, by_itself, ends)
         if self.resigns is not None:
-            ends = torch.where(self.resigns, int(EndReason.RESIGNED), ends)
+            ends = torch.where(self.resigns & (ends < 0), int(EndReason.RESIGNED), ends)
         return torch.where(self.has_moved, ends, -1)
 
 
