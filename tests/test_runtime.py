@@ -5,10 +5,8 @@ import io
 import json
 import math
 import os
-import pty
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 from unittest.mock import Mock
@@ -189,14 +187,15 @@ def test_what_a_snapshot_counts_survives_a_power_cut(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("limit", [0, 1])
-def test_resume_drops_what_comes_again(limit: int, tmp_path: Path) -> None:
+def test_resume_drops_what_comes_again(limit: int, tmp_path: Path, monkeypatch) -> None:
     """Also of lines that were trimmed since, where a rollback to an older checkpoint finds them shorter."""
     sizes = None
     with Telemetry(tmp_path) as telemetry:
         for step in range(1, 9):
             telemetry.scalars(step, {"a": step})
             sizes = telemetry.sizes() if step == 6 else sizes
-        telemetry.trim(limit)
+        monkeypatch.setattr("zerogo.system.telemetry.MOST_BYTES", limit or 10**9)
+        telemetry.trim()
     with Telemetry(tmp_path, 6, sizes) as telemetry:
         telemetry.scalars(7, {"a": 70.0})
     expected = [*((step, step) for step in range(1, 7)), (7, 70)]
@@ -266,17 +265,16 @@ def test_a_bar_moves_on_after_a_long_step(monkeypatch) -> None:
 
 def test_progress_on_a_terminal_without_a_size(monkeypatch) -> None:
     """Plain lines, as in a log file: tqdm shows nothing there."""
-    master, terminal = pty.openpty()
-    termios.tcsetwinsize(terminal, (24, 0))
-    with open(terminal, "w") as stream, monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", stream)
-        with Progress("train", 10, "games") as progress:
-            progress.update(5)
-            progress.update(7)
-        assert progress._bar is None
-    shown = os.read(master, 1000).decode()
-    os.close(master)
-    assert shown.startswith("train: 5/10 games, 50 %") and "train: 7/10 games, 70 %" in shown
+    stream = io.StringIO()
+    stream.isatty, stream.fileno = lambda: True, lambda: 2
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(os, "get_terminal_size", lambda handle: os.terminal_size((0, 24)))
+    with Progress("train", 10, "games") as progress:
+        progress.update(5)
+        progress.update(7)
+    assert progress._bar is None
+    five, seven = stream.getvalue().splitlines()
+    assert five.startswith("train: 5/10 games, 50 %") and seven.startswith("train: 7/10 games, 70 %")
 
 
 # Limits of control groups in made-up trees of files (data/tables/cgroups.json), as systemd, SLURM and Docker make them
