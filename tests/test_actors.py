@@ -220,8 +220,7 @@ def test_an_actor_that_is_stopped_while_the_disk_is_full_writes_no_game_twice(
         actor.run()
     played = list((run / "games").glob(f"game-{actor.name}-*.sgf"))
     assert len(played) == actor.games == games_of(shards(run)) > 3
-    said = []
-    assert inbox(run, said).take(SelfPlayResult(), 0, 1) == actor.games and not said
+    assert inbox(run, said := []).take(SelfPlayResult(), 0, 1) == actor.games and not said
 
 
 def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, monkeypatch) -> None:

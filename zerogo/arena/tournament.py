@@ -23,7 +23,7 @@ from zerogo.errors import InputError
 from zerogo.players import Player, close, require_size
 from zerogo.players.external import ExternalPlayer
 from zerogo.system import distributed
-from zerogo.system.runtime import describe, make_output_folder, write_atomically
+from zerogo.system.runtime import describe, device_name, make_output_folder, write_atomically
 from zerogo.system.telemetry import Progress
 
 SELF = "self"
@@ -57,7 +57,7 @@ def evaluate(
         pairs = [(made[i].name, made[j].name) for i, j in tournament.pairs]
         out_dir = Path(out_dir or distributed.broadcast_from_rank0(make_output_folder, "match"))
         journal = stack.enter_context(Journal(out_dir, tournament.settings(), pairs, rules, resume))
-        machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
+        machine = f"{device_name(device)}, {kernels.in_use(device)}"
         start, pairing = time.time(), f"komi {rules.komi:g}, {num_games} games a pair"
         line = f"{time_of_day()}: {rules.size}x{rules.size}, {pairing}, {machine}"
         distributed.on_rank0(print, line, flush=True)

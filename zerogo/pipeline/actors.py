@@ -38,7 +38,7 @@ from zerogo.replay import Samples, load_with_about, save_shard, shard_path
 from zerogo.rules import SCORING, SUPERKO
 from zerogo.selfplay import EndReason, SelfPlay, SelfPlayResult, write_games
 from zerogo.system import bounds, distributed
-from zerogo.system.runtime import describe, make_directory, make_output_folder
+from zerogo.system.runtime import device_name, make_directory, make_output_folder
 from zerogo.system.signals import Signals, pipe_safe_streams
 from zerogo.system.telemetry import Progress
 from zerogo.tuning import slots
@@ -393,7 +393,7 @@ class Actor:
         search, settings, why = slots.fit_to_device(*sections, self.evaluator, setup.device)
         seed = int(rng.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
         self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
-        machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
+        machine = f"{device_name(setup.device)}, {kernels.in_use(setup.device)}"
         why = why or f"{settings.slots} games at once"
         self.signals.log(f"{self.directory}: actor {self.name} on {machine}, {why}")
 
@@ -453,7 +453,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     selfplay.set_network(evaluator, checkpoint.step)
     out_dir = out_dir or distributed.broadcast_from_rank0(make_output_folder, "selfplay")
     make_directory(out_dir / "samples")
-    machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
+    machine = f"{device_name(device)}, {kernels.in_use(device)}"
     line = f"{out_dir}: {num_games} games of {checkpoint.source} on {machine}" + (f"\nself-play: {why}" if why else "")
     if distributed.is_rank0():
         whole = replace(settings, slots=settings.slots * distributed.world_size())

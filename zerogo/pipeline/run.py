@@ -27,7 +27,7 @@ from zerogo.pipeline.snapshots import Iteration, Rollback, RunState, Snapshots
 from zerogo.replay import Replay, Samples, device_for
 from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, write_games
 from zerogo.system import distributed
-from zerogo.system.runtime import code_revision, describe, pick_device, remove_leftovers
+from zerogo.system.runtime import code_revision, device_name, pick_device, remove_leftovers
 from zerogo.system.signals import Signals
 from zerogo.system.telemetry import Progress, Telemetry
 from zerogo.tuning import slots
@@ -64,7 +64,7 @@ class PlayingNetworks:
     measured choices (precision, epilogues) stay where the run resumes on a machine of the same kind."""
 
     def __init__(self, config: Config, start: Checkpoint | None) -> None:
-        self.machine = describe(pick_device(config.run.device))["device"]
+        self.machine = device_name(pick_device(config.run.device))
         kept = {} if start is None else start.run
         self._earlier = {name: kept.get(name, {}) for name in ("precision", "epilogues")}
         precision, self.epilogues = (by_machine.get(self.machine, "") for by_machine in self._earlier.values())

@@ -189,11 +189,10 @@ def code_digest() -> str:
     return hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=4).hexdigest()
 
 
-def describe(device: torch.device | str = "cpu") -> dict[str, Any]:
+def describe(device: torch.device) -> dict[str, Any]:
     """Returns what a result depends on: device name, threads, versions, code revision. All values are plain."""
-    device = torch.device(device)
     return {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
+        "device": device_name(device),
         "device_type": device.type,
         "cores": usable_cores(),
         "threads": torch.get_num_threads(),
@@ -204,8 +203,10 @@ def describe(device: torch.device | str = "cpu") -> dict[str, Any]:
     }
 
 
-def _cpu_name() -> str:
-    """Returns the processor's name; Linux keeps it in /proc, elsewhere `platform` knows at least the kind."""
+def device_name(device: torch.device) -> str:
+    """Returns the name of a GPU or of the processor, of which `platform` knows only the kind outside Linux."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -103,9 +103,8 @@ def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: s
     if what := answer.get("fault", answer.get("untried")):
         _warn_once(f"bfloat16 {what} on this {here}, so float32 is used")
         return torch.float32
-    # What a sample costs, to be played and to be learned from, by how many of each a second there are.
-    cost = {way: EVALUATIONS_A_SAMPLE / answer[way][0] + 1.0 / answer[way][1] for way in PRECISIONS}
-    return PRECISIONS["bfloat16" if cost["float32"] >= (1 + GAIN) * cost["bfloat16"] else "float32"]
+    seconds = {way: EVALUATIONS_A_SAMPLE / answer[way][0] + 1.0 / answer[way][1] for way in PRECISIONS}  # a sample
+    return PRECISIONS["bfloat16" if seconds["float32"] >= (1 + GAIN) * seconds["bfloat16"] else "float32"]
 
 
 def _precision_question(config: Config, device: torch.device) -> Question:
