@@ -67,9 +67,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": "CPU threads (0: chosen automatically while running; default: {key})",
     },
     "config": {"type": Path, "metavar": "FILE", "help": "YAML file with the settings (default: the checkpoint's)"},
+    "rules": {"metavar": "NAME", "help": "tromp-taylor, chinese, japanese, aga, … (default: the network's)"},
+    "komi": {"type": number(float, -1000, 1000), "metavar": "POINTS", "help": "White's points (default: {key})"},
+    "resign": {"action": argparse.BooleanOptionalAction, "default": True, "help": "give up lost games (default: yes)"},
 }
 # The setting that an option changes.
-KEYS = {"simulations": "evaluation.simulations"}
+KEYS = {"simulations": "evaluation.simulations", "komi": "game.komi"}
 KEYS |= {name: f"run.{name}" for name in ("seed", "device", "precision", "threads")}
 
 

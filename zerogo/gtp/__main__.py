@@ -41,14 +41,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--checkpoint", required=True, metavar="X", help="who plays: a checkpoint, a run's folder, mcts:N or random")
     simulations = {"help": "maximum simulations a move (default: {key})"}
     seed = {"help": "random seed (default: drawn, and printed to stderr)"}
-    cli.add_options(parser, "device", "precision", "threads", "config", seed=seed, simulations=simulations)
+    names = ("device", "precision", "threads", "config", "rules", "komi", "resign")
+    cli.add_options(parser, *names, seed=seed, simulations=simulations)
     leaves = "leaves of the tree per step; 0: measured, so that the device is busy (default: by the simulations)"
     add("--leaves", type=cli.number(int, 0), metavar="N", help=leaves)
-    rules = "tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: those of the run)"
-    add("--rules", metavar="NAME", help=rules)
-    komi = "points that White gets (default: game.komi)"
-    add("--komi", type=cli.number(float, -1000, 1000), metavar="POINTS", help=komi)
-    add("--resign", action=argparse.BooleanOptionalAction, default=True, help="give up lost games (default: --resign)")
     threshold = "win rate below which it resigns (default: 0.05)"
     add("--resign-threshold", type=cli.number(float, 0, 1), default=0.05, metavar="P", help=threshold)
     cleanup = "capture dead stones before passing, if that is safe, for referees that remove none"
@@ -64,8 +60,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--log", type=cli.new_file, metavar="FILE", help="append the conversation to this file")
     parsed = parser.parse_intermixed_args(arguments)
     _check(parser, parsed.checkpoint, parsed.overrides)
-    if parsed.komi is not None:
-        parsed.overrides.append(f"game.komi={parsed.komi}")
     return parsed
 
 

@@ -35,20 +35,15 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     white = f"who plays White (default: the network in checkpoints/ that fits the board, else {OPPONENT})"
     add("--white", metavar="PLAYER", help=white)
     add("--size", type=int, metavar="N", help="side of the board, 1 to 25 (default: the network's, else 9)")
-    komi = "points that White gets (default: the network's or the rules'; 0.5 at handicap)"
-    add("--komi", type=float, metavar="POINTS", help=komi)
-    rules = "tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: the network's)"
-    add("--rules", metavar="NAME", help=rules)
-    add("--handicap", type=int, default=0, metavar="N", help="Black's handicap stones, on the fixed points")
+    add("--handicap", type=int, default=0, metavar="N", help="Black's stones on the fixed points; komi: 0.5")
     add("--sgf", type=Path, metavar="FILE", help="continue a game, by its main line")
     add("--move", type=int, metavar="N", help="with --sgf: after move N (default: the last)")
     add("--save", type=cli.new_file, metavar="FILE", help="write the game as SGF, after every move")
-    resign = {"action": argparse.BooleanOptionalAction, "default": True}
-    add("--resign", **resign, help="bots give up lost games (default: --resign)")
     colours = {"choices": ("auto", "always", "never"), "default": "auto"}
     add("--colour", **colours, help="use colours (default: if stdout is a terminal)")
     of_a_bot = {"help": "simulations a move of a bot (default: evaluation.simulations, or its own N)"}
-    cli.add_options(parser, "seed", "device", "precision", "threads", simulations=of_a_bot)
+    names = ("rules", "komi", "resign", "seed", "device", "precision", "threads")
+    cli.add_options(parser, *names, simulations=of_a_bot)
     parsed = parser.parse_args(arguments)
     if parsed.move is not None and parsed.sgf is None:
         parser.error("--move is the move after which a game continues; give the game by --sgf FILE")
