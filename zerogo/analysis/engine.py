@@ -289,18 +289,14 @@ def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: b
     query, analysis, size = task.query, result.analysis, task.query.game.rules.size
     perspective, is_black = query.settings.perspective, result.to_play == BLACK
     sign = 1 if perspective in ("SIDETOMOVE", "BLACK" if is_black else "WHITE") else -1
-    stdev = katago.score_stdev(analysis.ownership)
-    moves = [
-        katago.move_fields(move, order, size, sign, stdev, query.settings.pv_length + 1)
-        for order, move in enumerate(analysis.candidates)
-    ]
-    names = [name for name in katago.MOVE_INFO if katago.MOVE_EXTRAS.get(name) in (None, *query.included)]
-    hashes = _hashes(result)
+    hashes, longest = _hashes(result), query.settings.pv_length + 1
     stones = {"currentPlayer": "B" if is_black else "W", "thisHash": hashes[0], "symHash": min(hashes)}
-    root = stones | katago.root_fields(analysis, sign, stdev)
+    root = stones | katago.root_fields(analysis, sign)
+    moves = [katago.move_fields(move, order, size, sign, longest) for order, move in enumerate(analysis.candidates)]
+    names = [name for name in katago.MOVE_INFO if katago.MOVE_EXTRAS.get(name) in (None, *query.included)]
     reply = {
         **{"id": query.id, "isDuringSearch": is_during_search, "turnNumber": task.turn},
-        "moveInfos": [katago.json_fields(fields, names) for fields in moves],
+        "moveInfos": [katago.json_fields({"scoreStdev": root["scoreStdev"]} | fields, names) for fields in moves],
         "rootInfo": katago.json_fields(root, katago.ROOT_INFO),
     }
     reply |= katago.json_fields(root, (name for name, key in katago.ROOT_EXTRAS.items() if key in query.included))

@@ -47,16 +47,14 @@ JSON_DIGITS = 6
 COLOUR_WORDS = {"b": Colour.BLACK, "black": Colour.BLACK, "w": Colour.WHITE, "white": Colour.WHITE}  # in small letters
 
 
-def move_fields(
-    move: Candidate, order: int, size: int, sign: int = 1, stdev: float = 0.0, longest_pv: int | None = None
-) -> dict[str, Any]:
+def move_fields(move: Candidate, order: int, size: int, sign: int = 1, longest_pv: int | None = None) -> dict[str, Any]:
     """Returns the fields of a move. order: its rank, from 0. size: N. longest_pv: moves of a line, None for all."""
     line, pv_visits = (list(moves[:longest_pv]) for moves in (move.pv, move.pv_visits))
     ownership = None if move.ownership is None else sign * move.ownership
     return {
         "move": coords.to_gtp(move.action, size),
         **dict.fromkeys(("visits", "edgeVisits"), move.visits),
-        **_values(move.value, move.score, sign, stdev),
+        **_values(move.value, move.score, sign),
         "prior": move.prior,
         "lcb": _winrate(2 * move.lcb - 1, sign),
         "utilityLcb": sign * (2 * move.lcb - 1),
@@ -69,15 +67,17 @@ def move_fields(
     }
 
 
-def root_fields(analysis: Analysis, sign: int = 1, stdev: float = 0.0) -> dict[str, Any]:
+def root_fields(analysis: Analysis, sign: int = 1) -> dict[str, Any]:
     """Returns the fields of a position except its stones."""
+    variances = np.clip(1.0 - analysis.ownership.astype(np.float64) ** 2, 0.0, 1.0)
+    stdev = float(np.sqrt(variances.sum()))  # of the score, if all points were independent
     return {
         "visits": analysis.visits,
         "weight": float(analysis.visits),
-        **_values(analysis.value, analysis.score, sign, stdev),
+        **_values(analysis.value, analysis.score, sign),
         "rawWinrate": _winrate(analysis.raw_value, sign),
         **dict.fromkeys(("rawLead", "rawScoreSelfplay"), sign * analysis.raw_score),
-        "rawScoreSelfplayStdev": stdev,
+        **dict.fromkeys(("scoreStdev", "rawScoreSelfplayStdev"), stdev),
         "rawNoResultProb": 0.0,
         **dict.fromkeys(("rawStWrError", "rawStScoreError", "rawVarTimeLeft"), -1.0),
         "ownership": sign * analysis.ownership,
@@ -85,20 +85,14 @@ def root_fields(analysis: Analysis, sign: int = 1, stdev: float = 0.0) -> dict[s
     }
 
 
-def _values(value: float, score: float, sign: int, stdev: float) -> dict[str, float]:
+def _values(value: float, score: float, sign: int) -> dict[str, float]:
     """Returns the fields that moves and positions share: value in [-1, 1], score in points."""
     scores = dict.fromkeys(("scoreLead", "scoreMean", "scoreSelfplay"), sign * score)
-    return {"winrate": _winrate(value, sign), **scores, "scoreStdev": stdev, "utility": sign * value}
+    return {"winrate": _winrate(value, sign), **scores, "utility": sign * value}
 
 
 def _winrate(value: float, sign: int) -> float:
     return (sign * value + 1) / 2
-
-
-def score_stdev(ownership: np.ndarray) -> float:
-    """Returns the standard deviation of the score, in points, if all points of a board were independent: [N, N]."""
-    variances = np.clip(1.0 - ownership.astype(np.float64) ** 2, 0.0, 1.0)
-    return float(np.sqrt(variances.sum()))
 
 
 def model_fields(name: str, positions: int) -> dict[str, Any]:
