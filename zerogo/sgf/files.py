@@ -533,8 +533,11 @@ def _check(record: GameRecord) -> None:
         if name in STRUCTURE or not re.fullmatch("[A-Z]{1,64}", name):
             allowed = f"allowed are capitals, and none of {', '.join(STRUCTURE)}"
             raise InputError(f"SGF: {quote(name)} among the root properties; {allowed}")
-    if record.setup is not None and record.handicap:
+    size, setup = record.rules.size, record.setup or []
+    if setup and record.handicap:
         raise InputError("SGF: both handicap stones and a setup; the setup holds all stones")
+    if setup and (len(setup) != size or any(len(row) != size or not set(row) <= {0, 1, 2} for row in setup)):
+        raise InputError(f"SGF: the setup is not {size} rows of {size} colours, 0 (empty), 1 (black) or 2 (white)")
 
 
 def _set_root(root: Tree_node, record: GameRecord) -> None:
@@ -554,7 +557,8 @@ def _set_root(root: Tree_node, record: GameRecord) -> None:
     }
     if len(record.handicap) > 1:  # HA[1] is not allowed: one stone is a game that White begins
         texts["HA"] = str(len(record.handicap))
-    stones = dict.fromkeys(record.handicap, 1) if record.setup is None else _stones_of(record.setup, size)
+    colours = (colour for row in record.setup or () for colour in row)
+    stones = dict.fromkeys(record.handicap, 1) | {point: colour for point, colour in enumerate(colours) if colour}
     _set_stones(root, stones, size)
     if stones or record.first != "b" or record.turns()[:1] == ["w"]:
         texts["PL"] = record.first.upper()
@@ -566,14 +570,6 @@ def _set_root(root: Tree_node, record: GameRecord) -> None:
     for name, text in texts.items():
         if text:
             _set_text(root, name, text)
-
-
-def _stones_of(rows: Sequence[Sequence[int]], size: int) -> dict[int, int]:
-    """Returns point to colour of the stones on a board. Raises InputError for another shape or colour."""
-    if len(rows) != size or any(len(row) != size or not set(row) <= {0, 1, 2} for row in rows):
-        raise InputError(f"SGF: the setup is not {size} rows of {size} colours, 0 (empty), 1 (black) or 2 (white)")
-    colours = (colour for row in rows for colour in row)
-    return {point: colour for point, colour in enumerate(colours) if colour}
 
 
 def _set_stones(node: Tree_node, stones: dict[int, int], size: int) -> None:
