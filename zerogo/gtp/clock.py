@@ -70,7 +70,7 @@ class Clock:
 
     def set_gtp(self, main: float, period: float, moves: int) -> None:
         """Takes GTP's `time_settings`: absolute where the period is 0, no limit where only the moves are 0 (and, as in
-        GNU Go, for `0 0 0`, since nobody can play in no time at all), else Canadian."""
+        GNU Go, for `0 0 0`, since no time is not meant), else Canadian."""
         if period > 0 and moves > 0:
             self.restart(Settings("canadian", main, period, moves))
         elif period > 0 or main == 0:

@@ -282,7 +282,7 @@ def kata_set_rules(engine: GtpEngine, *words: str) -> str:
 def kata_set_rule(engine: GtpEngine, key: str, text: str) -> str:
     """Changes one field of `kata-get-rules`."""
     if key == "komi":
-        raise InputError("komi is no rule here; write: komi POINTS")
+        raise InputError("komi is not one of the rules; write: komi POINTS")
     value = {"true": True, "false": False}.get(text.lower(), text.upper())
     fields = rulesets.to_json(engine.game.rules) | {key: value}
     return _change_rules(engine, rulesets.from_json(fields, engine.size, engine.game.rules.komi), "")

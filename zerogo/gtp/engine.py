@@ -194,7 +194,7 @@ class Command:
     def run(self, engine: GtpEngine, reply: Reply, arguments: list[str]) -> str:
         """Returns the reply's text. Raises InputError where the engine or the number of arguments does not fit."""
         if not self.is_offered(engine):
-            raise InputError(f"the player {engine.name!r} does not think")
+            raise InputError(f"the player {engine.name!r} has no search")
         if self.min_arguments is None:
             arguments = []
         elif not self.min_arguments <= len(arguments) <= (self.max_arguments or self.min_arguments):
@@ -214,7 +214,7 @@ def answer(engine: GtpEngine, request: Request, source: Input, write: Callable[[
     except InputError as error:
         problem = str(error)
     except BrokenPipeError:
-        raise  # nobody reads any more
+        raise  # the controller is gone
     except Exception as error:
         warn_of_bug(engine, request.command, error)
         problem = f"internal error: {type(error).__name__}"

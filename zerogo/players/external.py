@@ -500,7 +500,7 @@ class ExternalPlayer:
         return [answers[game] for game in games]
 
     def _share_out(self, games: Sequence[int]) -> dict[Worker, list[int]]:
-        """Returns the games of each worker: its own as far as that is fair, and some that nobody else has room for."""
+        """Returns the games of each worker: its own up to a fair share, and others that had no worker with room."""
         fair_share = math.ceil(len(games) / len(self._workers))
         queues: dict[Worker, list[int]] = {worker: [] for worker in self._workers}
         for game in sorted(games, key=lambda game: game not in self._worker_of):
