@@ -54,12 +54,11 @@ def make_models(arguments: argparse.Namespace) -> Models:
     is_network = checkpoint is not None and playouts_of(checkpoint) is None
     arguments.overrides = [] if symmetries is None else [f"evaluation.symmetry={symmetries}"]
     setup = open_front_end(arguments, [checkpoint] if is_network else [])
-    features, encoder = setup.config.features, None
-    if arguments.features is not None:
-        groups = [group for group in arguments.features.split(",") if group]
-        encoder = make_encoder(groups if "," in arguments.features else arguments.features, features.komi_input)
-    elif is_network:
-        encoder = make_encoder(features.encoder, features.komi_input)
+    features = setup.config.features
+    name = arguments.features or (features.encoder if is_network else "")
+    if "," in name:
+        name = [group for group in name.split(",") if group]
+    encoder = make_encoder(name, features.komi_input) if name else None
     analyst = None if checkpoint is None else setup.analyst(checkpoint, simulations)
     if symmetries is not None and analyst is not None and isinstance(analyst.evaluator, Evaluator):
         analyst = dataclasses.replace(analyst, evaluator=analyst.evaluator.with_symmetries(symmetries))
