@@ -44,7 +44,7 @@ DEFAULT_RULES = "chinese"
 # Root properties that a record holds elsewhere, or that say nothing about the game once it is read.
 _READ_ELSEWHERE = {*STRUCTURE, *"AP RU HA PB PW RE DT EV RO C SBKV SBKS".split()}
 _HUNDREDTHS_FROM = 200  # no komi is so high, and KM[200] is 2 points at the least
-_NUMBER = re.compile(r"[+-]?\d{1,12}(?:[.,]\d{0,20})?|[+-]?[.,]\d{1,20}")
+_NUMBER = re.compile(r"[+-]?\d{1,12}(?:[.,]\d{0,400})?|[+-]?[.,]\d{1,400}")
 _COLOUR_OF = {"AB": 1, "AW": 2, "AE": 0}
 Node = dict[str, list[bytes]]
 MOST_BYTES = 64 * 2**20  # of a file; the largest collections of commented games are a tenth of it
