@@ -349,7 +349,7 @@ def test_a_tree_that_would_overflow_is_dropped_and_counted() -> None:
     search_state = made.init(toy.new([0, 0]), 20)
     games = torch.arange(2)
     for turn, (budget, overflows, visits) in enumerate([(20, 0, 21), (19, 0, 40), ([2, 1], 1, [3, 41])]):
-        made.begin(search_state, games, torch.as_tensor(budget), seed=turn)
+        made.begin(search_state, games, torch.tensor(budget).expand(2), seed=turn)
         for _ in range(20):
             made.simulate(search_state)
         assert int(search_state.overflowed) == overflows
