@@ -122,7 +122,7 @@ def test_all_groups_on_small_boards(by: tuple[str, ...]) -> None:
 @ONLY_TRITON
 def test_all_groups_by_triton(way: str) -> None:
     """A ladder takes the interpreter seconds."""
-    assert run(RULES[:5], 30, 0.06, WITHOUT_LADDERS, 1, way) > 5
+    assert run(RULES[:3], 30, 0.06, WITHOUT_LADDERS, 1, way) > 3
     assert run(RULES[:1], 30, 0.04, sorted(LADDERS), 1, way) > 0
 
 

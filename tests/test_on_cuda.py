@@ -166,7 +166,9 @@ MOVES |= {("gumbel", "torch"): (10, 2500, 3000), ("puct", "torch"): (6, 2500, 30
 
 
 @counted
-@pytest.mark.parametrize(("algorithm", "by"), MOVES)
+@pytest.mark.parametrize(
+    ("algorithm", "by"), [pytest.param(*of, marks=[pytest.mark.slow] if "torch" in of else []) for of in MOVES]
+)
 def test_the_host_waits_once_in_a_move_and_once_for_ended_games(algorithm: str, by: str) -> None:
     """With Triton; torch alone waits where it does not know how many nodes are kept, or points alive. No simulation
     waits. Games that have ended are taken in while the device simulates, when the next ones are drawn, too."""
@@ -280,7 +282,7 @@ def test_the_tab_thinks_on_the_device_with_kernels_that_were_tried(tmp_path: Pat
     desk = jobs.Desk()
     with kernels.plain(), pytest.warns(UserWarning, match="bfloat16 is not tried here on this GPU"):
         *_, last = jobs.think(desk, asked)
-    thinks_on = desk.analyst(asked["networks"][0], desk.game(asked["position"]), True)[0].device.type
+    thinks_on = desk.session(asked["networks"][0], desk.game(asked["position"]), True).analyst.device.type
     assert last["visits"] >= 4 and thinks_on == "cuda" and ("cuda", 3) in tried
 
 
@@ -334,9 +336,7 @@ def test_moves_on_the_board_wait_for_nothing(rules: Rules | list[Rules]) -> None
 
 
 @on_cuda
-@pytest.mark.parametrize(
-    ("settings", "leaves", "rules"), [(PUCT, 1, RULES), (PUCT, 4, RULES[0]), (GUMBEL, 1, RULES[0]), (GUMBEL, 4, RULES)]
-)
+@pytest.mark.parametrize(("settings", "leaves", "rules"), [(PUCT, 1, RULES), (PUCT, 4, RULES[0]), (GUMBEL, 4, RULES)])
 def test_simulations_wait_for_nothing(settings: SearchConfig, leaves: int, rules: Rules | list[Rules]) -> None:
     """And find what the CPU finds, with a graph where there are kernels."""
     settings = dataclasses.replace(settings, leaves=leaves)
@@ -378,7 +378,9 @@ def test_evaluations_wait_for_nothing(groups: str | list[str]) -> None:
 
 
 @on_cuda
-@pytest.mark.parametrize("preset", ["alphago48", "katago22", "article48", "handcrafted"])
+@pytest.mark.parametrize(
+    "preset", ["alphago48", "article48", "handcrafted", pytest.param("katago22", marks=pytest.mark.slow)]
+)
 def test_kernels_read_ladders_without_waiting(preset: str) -> None:
     pytest.importorskip("triton")
     state, evaluator = games(Rules(3, 0.5), 1).to(CUDA), network_evaluator(make_encoder(preset, True), CUDA, "none")
