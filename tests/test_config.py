@@ -98,6 +98,20 @@ def test_a_setting_that_became_a_constant_is_known_by_its_value() -> None:
             assert config.from_dict({section: {name: "else"}}, was_used=True) == Config()
 
 
+@pytest.mark.parametrize(
+    "text, key, value",
+    [
+        ("pipeline: {keep_every: 1}", "pipeline.keep_checkpoints", 0),
+        ("replay: {keep_shards: true}", "replay.archive_samples", 10**12),
+        ("replay: {keep_shards: true, archive_samples: 5000}", "replay.archive_samples", 5000),
+    ],
+)
+def test_what_a_removed_setting_kept_stays(text: str, key: str, value: int, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.warns(UserWarning, match="is no longer a setting"):
+        assert load(tmp_path / "config.yaml", was_used=True).flat()[key] == value
+
+
 def examples() -> list[tuple[str, str]]:
     """Returns the examples of values that `--keys` shows, each with its key."""
     words = {key: allowed(entry) for key, entry in config.KEYS.items()}

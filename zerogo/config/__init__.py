@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from zerogo.config.sections import (
+    ALL_SAMPLES,
     FIXED,
     FOLLOWS_FROM,
     SECTIONS,
@@ -143,11 +144,20 @@ def from_dict(
             if not (was_used and full in FIXED and name != NetworkConfig.NAME):
                 raise InputError(f"{places.get(full, where)}: {_unknown(full)}")
             warnings.warn(f"{where} was made with {full} {quote(value)}, but {_unknown(full)}", stacklevel=2)
-        entries = {key: value for key, value in entries.items() if f"{name}.{key}" not in FIXED}
+        entries = {key: value for key, value in _keep_as_much(entries).items() if f"{name}.{key}" not in FIXED}
         sections[name] = _placed(partial(BY_NAME[name], **entries), where, places)
         if name == GameConfig.NAME and "komi" not in entries:
             sections[name] = replace(sections[name], komi=sections[name].komi_of(sections[name].size))
     return _placed(partial(Config, **sections), where, places)
+
+
+def _keep_as_much(entries: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the entries of a section with what keeps the files that settings of earlier versions kept."""
+    if entries.get("keep_every") in range(1, FIXED["pipeline.keep_every"]):
+        return {**entries, "keep_checkpoints": 0}
+    if entries.get("keep_shards") is True:
+        return {**entries, "archive_samples": entries.get("archive_samples") or ALL_SAMPLES}
+    return entries
 
 
 def _placed(make: Callable[[], Any], where: str, places: Mapping[str, str]) -> Any:
@@ -181,9 +191,12 @@ def _nearest(name: str, valid: list[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"valid names are {', '.join(valid)}"
 
 
-def load(path: str | Path | None, overrides: Sequence[str] = (), base: Config | None = None) -> Config:
+def load(
+    path: str | Path | None, overrides: Sequence[str] = (), base: Config | None = None, was_used: bool = False
+) -> Config:
     """Returns the config of a YAML file (with None: the defaults) after "section.key=value" overrides; of equal ones
-    the last wins. base: in place of the defaults. Raises InputError with the file and line of what is wrong."""
+    the last wins. base: in place of the defaults. was_used: see `from_dict`. Raises InputError with the file and line
+    of what is wrong."""
     values, places = ({}, {}) if path is None else _read_yaml(Path(path))
     if base is not None and isinstance(values, Mapping):
         defaults = base.to_dict()
@@ -191,7 +204,7 @@ def load(path: str | Path | None, overrides: Sequence[str] = (), base: Config | 
             name: defaults.get(name, {}) | entries if isinstance(entries, Mapping) else entries
             for name, entries in values.items()
         }
-    return with_overrides(from_dict(values, str(path), places), overrides, str(path or "config"), places)
+    return with_overrides(from_dict(values, str(path), places, was_used), overrides, str(path or "config"), places)
 
 
 def with_overrides(

@@ -20,6 +20,7 @@ from zerogo.rules import MAX_SIZE, MOST_KOMI, SCORING, SUPERKO, Rules
 from zerogo.rules.coords import listed
 
 MOST_SIMULATIONS = 100_000
+ALL_SAMPLES = 10**12
 
 # YAML 1.1 reads 1e-3 as text because it wants a dot and a signed exponent; everybody writes 1e-3.
 EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
@@ -414,7 +415,9 @@ class ReplayConfig(Section):
     capacity: int = option(2_000_000, "samples in memory at most, which limits the window", 1, 10**10)
     reuse: float = option(4.0, "training samples per new sample [KataGo; 2 measured on 5x5]", above=0, high=1000)
     shard_samples: int = option(4096, "samples in one file on disk", 1, 10**8)
-    archive_samples: int = option(0, "newest samples outside the window whose files are kept", 0, 10**12)
+    archive_samples: int = option(
+        0, "newest samples outside the window whose files are kept; 1e12: all", 0, ALL_SAMPLES
+    )
     external: bool = option(False, "also learn from games of actors: zerogo selfplay --watch RUN, on any machine")
 
     def _check(self) -> None:

@@ -411,7 +411,7 @@ class Actor:
         folder.mkdir(exist_ok=True)
         about = self.about | {"actor": self.name, "shard": self.shards}
         about["games"] = {name: getattr(result, name) for name in GAMES}
-        with contextlib.suppress(FileNotFoundError):  # a run that starts takes a file under way for a leftover
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # a run that starts removes what is half written
             write_games(self.directory / "games", result.games, self.config.run.name, f"game-{self.name}")
         save_shard(folder / f"{self.name}-{self.shards:08d}-{len(samples)}.npz", samples, about)
 

@@ -10,6 +10,7 @@ import torch
 
 from zerogo import checkpoint, tuning
 from zerogo.config import Config
+from zerogo.config.sections import ALL_SAMPLES
 from zerogo.errors import InputError
 from zerogo.pipeline.matches import best_steps
 from zerogo.replay import device_for, window
@@ -118,12 +119,13 @@ def disk(config: Config, games: float) -> dict[str, float]:
     kept = settings.keep_checkpoints + (3 if config.evaluation.gate else 1) if settings.keep_checkpoints else written
     kept += written / KEEP_EVERY
     record = record_layout(config.game.largest_size)[1] * 8
+    archived = config.replay.archive_samples % ALL_SAMPLES  # all that come can't be planned
     has_matches = bool(config.evaluation.every_minutes or config.evaluation.every_iterations)
     return {
         "checkpoints": kept * saved,
         # Two, and one that is being written.
         "snapshots": 3 * (saved + games + config.replay.shard_samples * record),
-        "replay": (config.replay.capacity + config.replay.archive_samples) * record * PACKED,
+        "replay": (config.replay.capacity + archived) * record * PACKED,
         "games": (settings.keep_games or 100_000) * GAME * (min(1.0, 100 * config.selfplay.sgf_share) + has_matches),
         "logs": min(telemetry.MOST_BYTES, min(minutes, iterations) * LOG),
     } | ({"actors": 2 * config.replay.min_window * record * PACKED} if config.replay.external else {})

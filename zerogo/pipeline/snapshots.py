@@ -137,11 +137,11 @@ def config_of(directory: Path, start: Checkpoint | None, overrides: list[str]) -
     holds the run's lock."""
     path = directory / "config.yaml"
     if start is None:
-        return load(path, overrides) if path.exists() else None
+        return load(path, overrides, was_used=True) if path.exists() else None
     if not path.exists():
         return load(None, overrides, start.config)
     try:
-        return load(path, overrides, start.config)
+        return load(path, overrides, start.config, was_used=True)
     except InputError as error:
         config = load(None, overrides, start.config)  # what is wrong with the overrides is no fault of the file
         warnings.warn(f"{error}; using the settings saved in {start.source}", stacklevel=2)

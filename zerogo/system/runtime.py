@@ -266,11 +266,13 @@ class RunLock(contextlib.ExitStack):
         raise FileNotFoundError(errno.ENOENT, "it is not there any more", str(self.directory))
 
     def _remove_if_unused(self) -> None:
-        with contextlib.suppress(OSError):  # which the first thing in it that is no empty folder raises
+        with contextlib.suppress(OSError):
             self.require_in_place()
-            (self.directory / self.FILE).unlink(missing_ok=True)
-            for path in (*self.directory.iterdir(), self.directory):
-                path.rmdir()
+            folders = [path for path in self.directory.iterdir() if path.name != self.FILE]
+            if all(path.is_dir() and not any(path.iterdir()) for path in folders):
+                (self.directory / self.FILE).unlink(missing_ok=True)
+                for path in (*folders, self.directory):
+                    path.rmdir()
 
 
 def make_directory(path: str | Path, is_new: bool = False) -> Path:

@@ -2,11 +2,13 @@
 torch may use."""
 
 import ctypes
+import fcntl
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,9 +42,19 @@ def _compiled(function: Callable, **options: bool) -> Callable:
     folder, before = kernels.cache_folder(), numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder)
     try:
-        return numba.njit(cache=folder is not None, error_model="numpy", **options)(function)
+        made = numba.njit(cache=folder is not None, error_model="numpy", **options)(function)
     finally:
         numba.config.CACHE_DIR = before
+    if (kept := getattr(made._cache, "_cache_file", None)) is not None:
+        kept.save = partial(_save_alone, folder, kept.save)
+    return made
+
+
+def _save_alone(folder: Path, save: Callable, *entry: Any) -> None:
+    """Saves a compiled function while no other process does: Numba would let two write over each other's index."""
+    with open(folder / ".save", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        save(*entry)
 
 
 kernel = partial(_compiled, nogil=True, no_cfunc_wrapper=True)
