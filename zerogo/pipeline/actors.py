@@ -411,8 +411,10 @@ class Actor:
         folder.mkdir(exist_ok=True)
         about = self.about | {"actor": self.name, "shard": self.shards}
         about["games"] = {name: getattr(result, name) for name in GAMES}
-        with contextlib.suppress(FileNotFoundError, PermissionError):  # a run that starts removes what is half written
+        try:
             write_games(self.directory / "games", result.games, self.config.run.name, f"game-{self.name}")
+        except (FileNotFoundError, PermissionError) as error:  # a starting run removes half-written files
+            self.signals.log(f"warning: some games are not written as SGF: {error.filename}: {error.strerror}")
         save_shard(folder / f"{self.name}-{self.shards:08d}-{len(samples)}.npz", samples, about)
 
 
