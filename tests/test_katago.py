@@ -21,6 +21,7 @@ from zerogo.config.sections import KATAGO_HEADS, TRUNK
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import KataGoNetwork, inference_copy, katago_format
+from zerogo.network.trainer import make_optimizer
 from zerogo.pipeline import generate, train
 from zerogo.players.analyst import make_analyst, make_player
 from zerogo.replay.shards import load_shard
@@ -178,14 +179,14 @@ SMALL += [f"network.trunk=[{', '.join(TRUNK)}]", f"network.heads={json.dumps(KAT
 
 
 def test_settings_make_a_network_from_nothing() -> None:
-    """Its outputs are small. Every weight that its heads use learns, and no other expects to: several processes wait
-    for all gradients."""
+    """Its outputs are small. Exactly the weights that its heads use learn: DDP waits for their gradients."""
     state = some_positions()
     few = tiny.network(tiny.config(*SMALL, "network.heads={policy: 1.0, value: 1.0}"))
     sum(
         part.sum() for part in few(INPUTS.planes(state), INPUTS.globals(state), on_board_mask(state)).values()
     ).backward()
     assert {part.grad is not None for part in few.parameters() if part.requires_grad} == {True}
+    assert sum(len(group["params"]) for group in make_optimizer(few, 0.1).param_groups) == len([*few.parameters()])
     network = tiny.network(tiny.config(*SMALL))
     found = network(INPUTS.planes(state), INPUTS.globals(state), on_board_mask(state))
     assert found["value"].abs().max() < 3 and torch.log_softmax(found["policy"], 1)[0].max() < math.log(0.9)

@@ -118,7 +118,7 @@ def fresh(settings: NetworkConfig, size: int) -> KataGoNetwork:
     network = from_plan(settings.plan or plan_of(settings), size)
     network.heads = [name for name in network.heads if name in settings.heads]
     for name, part in (("ownership", network.ownership), ("score", network.numbers)):
-        part.requires_grad_(name in network.heads)  # several processes wait for all gradients
+        part.requires_grad_(name in network.heads)  # DDP waits for the gradient of each that learns
     return network
 
 

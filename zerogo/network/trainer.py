@@ -187,7 +187,7 @@ class Trainer:
 
 def make_optimizer(network: Network, learning_rate: float) -> torch.optim.Optimizer:
     """Returns AdamW; convolution kernels and matrices decay, biases and normalisation (one-dimensional) do not."""
-    parameters = list(network.parameters())  # also those that do not learn: states number them all
+    parameters = list(network.parameters())  # frozen ones, too: optimiser states are numbered
     groups = [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
