@@ -25,11 +25,10 @@ if not torch.cuda.is_available():
 def pytest_configure(config: pytest.Config) -> None:
     """Compiles the CPU's kernels, which Numba keeps on disk, before xdist starts processes, each of which would compile
     them: half a minute, once for their sources."""
-    if not getattr(config.option, "numprocesses", None) or config.option.collectonly:  # none in the processes
-        return
-    from zerogo import tuning
+    if getattr(config.option, "numprocesses", None) and not config.option.collectonly:  # none in the processes
+        from zerogo import tuning
 
-    tuning.prove_kernels(torch.device("cpu"), tuning.CPU_SIZE)
+        tuning.prove_kernels(torch.device("cpu"), tuning.CPU_SIZE)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -151,7 +151,7 @@ def host_of(part):
 
 
 def rebuilt(change, value):
-    """Returns a value with each part of its lists, tuples and dictionaries changed; pytree takes thrice as long."""
+    """Returns a value with each part of its lists, tuples and dictionaries changed, faster than torch's pytree."""
     if isinstance(value, dict):
         return {name: rebuilt(change, part) for name, part in value.items()}
     if not isinstance(value, (list, tuple)):

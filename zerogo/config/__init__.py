@@ -152,7 +152,7 @@ def from_dict(
 
 
 def _keep_as_much(entries: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the entries of a section with what keeps the files that settings of earlier versions kept."""
+    """Returns a section's entries, changed so that no file goes that a removed setting kept."""
     if entries.get("keep_every") in range(1, FIXED["pipeline.keep_every"]):
         return {**entries, "keep_checkpoints": 0}
     if entries.get("keep_shards") is True:

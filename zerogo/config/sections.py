@@ -415,9 +415,7 @@ class ReplayConfig(Section):
     capacity: int = option(2_000_000, "samples in memory at most, which limits the window", 1, 10**10)
     reuse: float = option(4.0, "training samples per new sample [KataGo; 2 measured on 5x5]", above=0, high=1000)
     shard_samples: int = option(4096, "samples in one file on disk", 1, 10**8)
-    archive_samples: int = option(
-        0, "newest samples outside the window whose files are kept; 1e12: all", 0, ALL_SAMPLES
-    )
+    archive_samples: int = option(0, "samples outside the window whose files stay; 1e12: all", 0, ALL_SAMPLES)
     external: bool = option(False, "also learn from games of actors: zerogo selfplay --watch RUN, on any machine")
 
     def _check(self) -> None:

@@ -115,7 +115,6 @@ class Purpose(IntEnum):
     SUPERKO = 13
     SUICIDE = 14
     OPENING_PLIES = 15
-    REANALYSIS = 16
     ACTOR = 17
 
 

@@ -119,7 +119,7 @@ def disk(config: Config, games: float) -> dict[str, float]:
     kept = settings.keep_checkpoints + (3 if config.evaluation.gate else 1) if settings.keep_checkpoints else written
     kept += written / KEEP_EVERY
     record = record_layout(config.game.largest_size)[1] * 8
-    archived = config.replay.archive_samples % ALL_SAMPLES  # all that come can't be planned
+    archived = config.replay.archive_samples % ALL_SAMPLES  # nobody knows how many samples "all" will be
     has_matches = bool(config.evaluation.every_minutes or config.evaluation.every_iterations)
     return {
         "checkpoints": kept * saved,

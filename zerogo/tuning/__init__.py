@@ -152,8 +152,7 @@ def pick_epilogues(network: Any, earlier: str = "") -> str:
     device, fast = network.device, kernels.module_for("epilogues", network.device)
     if fast is None:
         return "off"
-    choice = earlier
-    if not choice:
+    if not (choice := earlier):
         side, dtype = network.network.size, network.dtype
         planes = torch.zeros(MEASURED_BATCH, network.num_planes, side, side, dtype=dtype, device=device)
         inputs, rates = torch.zeros(MEASURED_BATCH, network.num_globals, device=device), {}

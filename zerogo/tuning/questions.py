@@ -25,7 +25,7 @@ from zerogo import kernels
 from zerogo.system.runtime import usable_cores, write_atomically
 
 COMMAND = (sys.executable, "-P", "-m", "zerogo.tuning.trials")
-MAX_PROCESSES = 4  # that compile at a time: each takes some 0.5 GB
+MAX_PROCESSES = 4  # compile at the same time; each takes some 0.5 GB
 START_SECONDS = TASK_SECONDS = 900.0  # for the process to start, and for a task; a busy machine takes a minute
 FAULTS = {
     signal.SIGILL: "ends with an illegal instruction",
@@ -113,19 +113,21 @@ def _turn() -> Iterator[None]:
 
 
 def _try(tasks: Sequence[list], device: str) -> list[Answer]:
-    """Returns the answers to all tasks. Kernels take longest, to be compiled, so several processes share them; what is
-    timed comes after them, alone."""
+    """Returns the answers to all tasks. Compiling the kernels takes longest, so several processes share them. Tasks
+    that measure speed run after them, alone."""
     answers: dict[str, Answer] = {}
 
     def _answer(tasks: list[list]) -> None:
-        while tasks:  # another process does those behind the one that ended a process
+        while tasks:  # if a task ends its process, another process continues with the next task
             for answer in _answers_of_process(tasks, device):
                 answers[str(tasks.pop(0))] = answer
 
     kernel_tasks = [task for task in tasks if task[0] == "kernel"]
     count = min(MAX_PROCESSES, usable_cores(), len(kernel_tasks))
     shares = [kernel_tasks[k::count] for k in range(count)] if count > 1 else []
-    threads = [threading.Thread(target=_answer, args=(share,), daemon=True) for share in shares]
+    threads = [
+        threading.Thread(target=_answer, args=(share,), daemon=True) for share in shares
+    ]  # Ctrl-C waits for none
     for thread in threads:
         thread.start()
     for thread in threads:

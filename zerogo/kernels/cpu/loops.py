@@ -45,13 +45,13 @@ def _compiled(function: Callable, **options: bool) -> Callable:
         made = numba.njit(cache=folder is not None, error_model="numpy", **options)(function)
     finally:
         numba.config.CACHE_DIR = before
-    if (kept := getattr(made._cache, "_cache_file", None)) is not None:
-        kept.save = partial(_save_alone, folder, kept.save)
+    if cached := getattr(getattr(made, "_cache", None), "_cache_file", None):  # none with NUMBA_DISABLE_JIT
+        cached.save = partial(_save_alone, folder, cached.save)
     return made
 
 
 def _save_alone(folder: Path, save: Callable, *entry: Any) -> None:
-    """Saves a compiled function while no other process does: Numba would let two write over each other's index."""
+    """Saves a compiled function under a lock, without which two processes could overwrite each other's index."""
     with open(folder / ".save", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         save(*entry)
