@@ -68,8 +68,8 @@ def test_dump_is_complete_and_reads_back(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_there_are_five_configs_and_defaults_are_valid_frozen_and_described() -> None:
-    assert {path.stem for path in CONFIGS} == {"quickstart", "7x7", "9x9", "19x19", "mixed"}
+def test_there_are_six_configs_and_defaults_are_valid_frozen_and_described() -> None:
+    assert {path.stem for path in CONFIGS} == {"quickstart", "7x7", "9x9-cpu", "9x9", "19x19", "mixed"}
     settings, text = Config(), config.describe()
     for section in SECTIONS:
         assert isinstance(section.__doc__, str) and issubclass(section, Section)
