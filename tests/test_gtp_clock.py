@@ -136,7 +136,7 @@ def test_no_game_is_lost_on_time(name: str, reports: bool, monkeypatch: pytest.M
         if reports:
             engine.clock.report(BLACK, *referee.shown())
         begun = engine.now()
-        engine.choose_move(BLACK)
+        engine.genmove(BLACK, plays=False)
         referee.move(engine.now() - begun + draw.uniform(0, 0.25))
     assert engine.session.steps > 60
 
@@ -145,23 +145,23 @@ def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatc
     """The first step, of which nothing is known, is done; then it is known to take too long."""
     engine = slow_engine(monkeypatch, lambda: 4.0)
     engine.clock.set_gtp(40, 0, 0)
-    assert engine.choose_move(BLACK) == 0 and engine.session.steps == 1
+    assert engine.genmove(BLACK, plays=False) == "A9" and engine.session.steps == 1
     begun = engine.now()
-    moves = [engine.choose_move(BLACK) for _ in range(6)]
-    assert engine.now() == begun and all(0 <= move < 81 for move in moves)
+    moves = [engine.genmove(BLACK, plays=False) for _ in range(6)]
+    assert engine.now() == begun and "pass" not in moves
     engine.game.play(WHITE, 81)
     engine.game.change_rules(komi=-5)
-    assert engine.choose_move(BLACK) != 81, "hardly a stone stands"
+    assert engine.genmove(BLACK, plays=False) != "pass", "hardly a stone stands"
     engine.game.set_up([[1] * 9] * 5 + [[0] * 9] * 4, WHITE)
     engine.game.play(WHITE, 81)
-    assert engine.choose_move(BLACK) == 81 and engine.choose_move(BLACK, timed=False) == 0
+    assert engine.genmove(BLACK, plays=False) == "pass" and engine.genmove(BLACK, plays=False, timed=False) == "A9"
 
 
 def test_the_time_of_a_resignation_or_a_pass_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = slow_engine(monkeypatch, lambda: 0.1)
     engine.clock.set_gtp(100, 0, 0)
     monkeypatch.setattr(players_engine.move_choice, "decide", lambda *_: None)
-    assert engine.choose_move(BLACK) is None
+    assert engine.genmove(BLACK, plays=False) == "resign"
     spent = engine.now() - 1000
     assert spent > 1 and engine.clock.left[BLACK] == TimeLeft(pytest.approx(100 - spent - 0.3), 0)
 
@@ -172,7 +172,7 @@ def test_what_ends_a_search(settings: list, options: dict, steps: int, monkeypat
     a clock alone the time."""
     engine = slow_engine(monkeypatch, lambda: 0.1, **options)
     engine.clock.set_gtp(*settings)
-    engine.choose_move(BLACK)
+    engine.genmove(BLACK, plays=False)
     assert abs(engine.session.steps - steps) <= 1
     assert steps != 3 or engine.session.most == [20, 12, 4]
 

@@ -182,14 +182,19 @@ def test_a_checkpoint_that_no_run_can_go_on_from_is_skipped_with_a_warning(reaso
     assert charted_iterations(folder) == [1, 2]
 
 
+@pytest.mark.filterwarnings("error")
 def test_the_newest_state_is_exported_that_of_a_snapshot_too(copied: Path) -> None:
     newest, exported = next(snapshots.starts(copied / "tiny")), copied / "exported.pt"
+    command = ["--export", str(exported), f"run.directory={copied}", "--run=tiny"]
     for path in reversed(checkpoint.paths(copied / "tiny")):
         path.unlink()
-        commands.main_train(commands.parse_train(["--export", str(exported), f"run.directory={copied}", "--run=tiny"]))
+        commands.main_train(commands.parse_train(command))
         network = checkpoint.load(exported)
         assert network.step == newest.step
         assert all(torch.equal(network.weights[name], one) for name, one in newest.averaged_weights.items())
+    checkpoint.export(path, newest)
+    without_snapshots(copied / "tiny")
+    commands.main_train(commands.parse_train(command))
 
 
 def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:

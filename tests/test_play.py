@@ -51,7 +51,7 @@ class ScriptedBot:
     def __init__(self, *moves: str | None) -> None:
         self.moves = list(moves)
 
-    def genmove(self, colour: Colour) -> Choice:
+    def choose_move(self, colour: Colour) -> Choice:
         move = self.moves.pop(0) if self.moves else "pass"
         return Choice(None if move is None else coords.from_gtp(move, 5), analysis())
 
@@ -114,12 +114,12 @@ def test_what_cannot_be_done_is_told_and_changes_nothing(lines: str, reason: str
 def test_saving_by_hand_and_after_every_move(tmp_path: Path) -> None:
     path, other, there = (tmp_path / name for name in ("game.sgf", "other.sgf", "there.sgf"))
     there.write_text("x")
-    saves = [f"save {file}" for file in (other, there, tmp_path / "missing" / "x.sgf", "~nobody/x.sgf", "x" * 300)]
+    saves = [f"save {file}" for file in (other, there, tmp_path / "missing" / "x.sgf", "~no/x.sgf", "x" * 300, "z\0/z")]
     _, _, shown = talked(["C3", *saves], ScriptedBot("D4"), path)
     record = sgf.read(path)
     assert record == sgf.read(other) and (record.black, record.white, record.result) == ("human", "other", "?")
     assert record.moves == [12, 8] and record.remarks == [(None,) * 4, (None, 0.25, -3.0, 8)]
-    assert there.read_text() == "x" and "there.sgf exists already" in shown and shown.count("cannot write") == 3
+    assert there.read_text() == "x" and "there.sgf exists already" in shown and shown.count("cannot write") == 4
     talked(["C3", "pass", "y"], ScriptedBot("pass", "pass"), path)
     assert sgf.read(path).result == "B+18"
     _, moves, shown = talked(["C3", "D4"], None, tmp_path / "missing" / "game.sgf")

@@ -1,10 +1,12 @@
 """Devices, locks, atomic files, and what a run tells: one sentence for what is refused, nothing that blocks is left
 by a killed process, no gaps or repeats in the charts after it."""
 
+import fcntl
 import io
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -74,7 +76,7 @@ def test_code_revision(tmp_path: Path) -> None:
     assert runtime.code_revision(tmp_path / ".venv" / "package") == "unknown"  # inside somebody else's checkout
 
 
-def test_lock_excludes_and_frees(tmp_path: Path) -> None:
+def test_lock_excludes_and_frees(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot make the directory"):
         RunLock(tmp_path / "file" / "run")
@@ -89,6 +91,10 @@ def test_lock_excludes_and_frees(tmp_path: Path) -> None:
         RunLock(tmp_path / "runs" / "b").close()
         (run / "empty").mkdir()
     assert not any((tmp_path / "runs").iterdir()), "what was not used is gone"
+    is_removed = iter([True, False, True])  # by another process, which made it and was refused
+    monkeypatch.setattr(fcntl, "flock", lambda *_: next(is_removed, False) and shutil.rmtree(run))
+    with RunLock(run) as lock:
+        lock.require_in_place()
 
 
 def test_write_atomically(tmp_path: Path) -> None:

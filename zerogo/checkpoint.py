@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -274,9 +274,10 @@ def step_of(path: Path) -> int:
     return int(NAME.fullmatch(path.name)[1])
 
 
-def newest(run_directory: str | Path) -> Checkpoint | None:
-    """Returns the newest checkpoint of a run that loads, or None; warns of each newer one that doesn't."""
-    for path in reversed(paths(run_directory)):
+def newest(run_directory: str | Path, find: Callable[[Path], list[Path]] = paths) -> Checkpoint | None:
+    """Returns the newest checkpoint of a run that loads, or None; warns of each newer one that doesn't. find: returns
+    the files, oldest first."""
+    for path in reversed(find(Path(run_directory))):
         try:
             return load(path)
         except InputError as error:

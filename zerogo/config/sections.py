@@ -230,8 +230,11 @@ class RunConfig(Section):
 
     @property
     def folder(self) -> Path:
-        """Where the run lies."""
-        return Path(self.directory).expanduser() / self.name
+        """Where the run lies. Raises InputError where `directory` begins with ~ and an unknown user."""
+        try:
+            return Path(self.directory).expanduser() / self.name
+        except RuntimeError:
+            raise InputError(f"run.directory is {quote(self.directory)}; there is no such user's home") from None
 
     def _check(self) -> None:
         if "/" in self.name or "\\" in self.name or self.name.startswith("."):

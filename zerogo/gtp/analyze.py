@@ -5,12 +5,12 @@ the commands that GoGui shows on its board.
     =
     info move E5 visits 487 edgeVisits 487 utility 0.5 winrate 0.750000 … order 0 pv E5 C3 info move … rootInfo …
 
-Clients learn the features of an engine by its refusals, so an unsupported argument is an error. Formats are Leela Zero
+Clients find out by trying which arguments an engine supports, so an unsupported one is an error. Formats are Leela Zero
 0.17's (whole numbers, 10000 is 100 %) and KataGo 1.16's (floats), for the player to move, without the fields that only
-KataGo's network predicts. Ownership is the network's, winrates and scores are the search's.
+KataGo's network predicts. Ownership is the network's; winrates and scores are the search's.
 
 GoGui's commands are `gogui-analyze_commands` and the zerogo-… commands that it lists, each in the format of its type
-(GoGui's manual, "Analyze Commands"). They first search as long as for a move without a clock, and change no game."""
+(GoGui's manual, "Analyze Commands"). Some first search as long as for a move without a clock; none changes the game."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,8 +33,8 @@ from zerogo.players.session import Entry, Restrictions, restrict
 from zerogo.rules import coords
 from zerogo.show.picture import candidates_text, shorten_count
 
-POLL_SECONDS = 0.005  # between looks for the next line where there is nothing left to search
-STALE_SECONDS = 0.1  # at least, between lines that say the same
+POLL_SECONDS = 0.005  # between checks for the next line while the tree is full
+STALE_SECONDS = 0.1  # between lines that repeat the last one, at least
 MAX_INTERVAL = 1e20  # centiseconds
 MAX_NUMBER = 10**9
 NUMBERS = ("interval", "minmoves", "maxmoves")
@@ -58,7 +58,6 @@ class AnalyzeRequest(NamedTuple):
     extras: frozenset[str] = frozenset()
 
 
-Finish = Callable[[GtpEngine, Colour, int | None], str]  # does something with a chosen action, and says it
 LineFormat = Callable[[Analysis, AnalyzeRequest, int], str]  # of an analysis, what was asked for, and the board's side
 
 
@@ -131,7 +130,7 @@ def moves_to_show(analysis: Analysis, request: AnalyzeRequest) -> list[Candidate
     visited = {candidate.action for candidate in analysis.candidates}
     by_prior = np.argsort(-analysis.prior, kind="stable").tolist()
     others = [action for action in by_prior if analysis.legal[action] and action not in visited]
-    # Nothing is known of these but the prior; like the search they are taken to be worth what the position is.
+    # Only the prior of these is known. As in the search, each is assumed to have the value of the position.
     numbers = {"visits": 0, "value": analysis.value, "score": analysis.score, "lcb": 0.0, "pv_visits": (0,)}
     unvisited = ((action, float(analysis.prior[action])) for action in others[:lacking])
     return moves + [Candidate(action=action, prior=prior, pv=(action,), **numbers) for action, prior in unvisited]
@@ -156,8 +155,8 @@ class Reporter:
         return self._last is not None and self._last[0] == self._engine.session.visits
 
     def report(self, interrupted: Callable[[], bool] = lambda: False) -> None:
-        """Writes a line and sets the time of the next one; no more than half of the time goes into lines. Writes none
-        if `interrupted` before the line's evaluations are made."""
+        """Writes a line and sets the time of the next one; lines take at most half of the time. Writes none if
+        `interrupted` returns true while the line's positions are evaluated."""
         started, session = self._engine.now(), self._engine.session
         pause = STALE_SECONDS if self.is_current else 0.0
         if not self.is_current:
@@ -188,13 +187,19 @@ def _analyze(line_format: LineFormat, extras: Sequence[str], engine: GtpEngine, 
 
 
 def _genmove_analyze(
-    line_format: LineFormat, extras: Sequence[str], engine: GtpEngine, reply: Reply, *arguments: str, finish: Finish
+    line_format: LineFormat,
+    extras: Sequence[str],
+    engine: GtpEngine,
+    reply: Reply,
+    *arguments: str,
+    plays: bool = True,
+    is_cancellable: bool = False,
 ) -> None:
-    """Chooses a move as genmove does, and writes lines meanwhile, at least one. No request ends it early. finish: acts
-    on the chosen action and returns its text."""
+    """Chooses a move as genmove does, and writes lines meanwhile, at least one. plays: whether the move is played.
+    is_cancellable: whether the next line, even an empty one, ends it without a move."""
     request = read_request(arguments, engine.size, (*NUMBERS, *extras))
-    player = request.player or engine.game.to_play
-    engine.session.set_position(engine.game, player)
+    player, game = request.player or engine.game.to_play, engine.game.copy()
+    engine.session.set_position(game, player)
     reply.begin()
     reporter = Reporter(engine, reply, request, line_format)
 
@@ -202,43 +207,30 @@ def _genmove_analyze(
         if reporter.is_due:
             reporter.report()
 
-    action = engine.choose_move(player, after_step=_after_step)
+    is_cancelled = reply.interrupted if is_cancellable else None
+    move = engine.genmove(player, plays=plays, after_step=_after_step, is_cancelled=is_cancelled)
     before = engine.now()
-    engine.session.set_position(engine.game, player)
-    if engine.game.is_over:  # where a pass is all that is played, and the lines still tell of the position
-        engine.session.run(engine.options.simulations, engine.interrupted)
-    if not reporter.is_current:
-        reporter.report()
-    engine.overhead.append(engine.now() - before)  # the last line must be ready in time, too
-    reply.line(f"play {finish(engine, player, action)}")
+    try:
+        engine.session.set_position(game, player)
+        if game.is_over:  # where a pass is all that is played, and the lines still tell of the position
+            engine.session.run(engine.options.simulations, is_cancelled or engine.interrupted)
+        if not reporter.is_current:
+            reporter.report()
+    finally:
+        engine.overhead.append(engine.now() - before)  # the last line must be ready in time, too
+        reply.line(f"play {move}")
 
 
-def _cancellable(engine: GtpEngine, reply: Reply, *arguments: str) -> None:
-    """Chooses a move and does not play it; the next line, even an empty one, cancels it."""
-    with engine.ended_by(reply) as is_cancelled:
-
-        def _finish(engine: GtpEngine, player: Colour, action: int | None) -> str:
-            return "cancelled" if is_cancelled() else engine.move_text(action)
-
-        _genmove_analyze(kata_line, EXTRAS, engine, reply, *arguments, finish=_finish)
-
-
-def _play(engine: GtpEngine, player: Colour, action: int | None) -> str:
-    engine.commit(player, action)
-    return engine.move_text(action)
-
-
-_generate = partial(_genmove_analyze, finish=_play)
-_search = partial(_genmove_analyze, finish=lambda engine, player, action: engine.move_text(action))
+_search_analyze = partial(_genmove_analyze, kata_line, EXTRAS, plays=False)
 for _name, _function in {
     "lz-analyze": partial(_analyze, lz_line, ()),
-    "lz-genmove_analyze": partial(_generate, lz_line, ()),
+    "lz-genmove_analyze": partial(_genmove_analyze, lz_line, ()),
     "kata-analyze": partial(_analyze, kata_line, EXTRAS),
-    "kata-genmove_analyze": partial(_generate, kata_line, EXTRAS),
-    "kata-search_analyze": partial(_search, kata_line, EXTRAS),
-    "kata-search_analyze_cancellable": _cancellable,
+    "kata-genmove_analyze": partial(_genmove_analyze, kata_line, EXTRAS),
+    "kata-search_analyze": _search_analyze,
+    "kata-search_analyze_cancellable": partial(_search_analyze, is_cancellable=True),
     "analyze": partial(_analyze, kata_line, EXTRAS),
-    "genmove_analyze": partial(_generate, kata_line, EXTRAS),
+    "genmove_analyze": partial(_genmove_analyze, kata_line, EXTRAS),
 }.items():
     # As in KataGo the bare names are not listed: old Sabakis prefer them and read their numbers in ten-thousandths.
     _is_listed = "-" in _name

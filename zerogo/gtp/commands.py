@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -26,13 +25,13 @@ from zerogo.show.picture import board_text
 from zerogo.system import bounds
 from zerogo.system.runtime import TOO_LONG
 
-# What lz-analyze speaks is Leela Zero's protocol since 0.16. Lizzie reads the number before the first space as Leela
-# Zero's and warns of any second part below 15, so that one comes first and zerogo's own stands behind it.
+# lz-analyze follows Leela Zero's protocol since 0.16. Lizzie takes the number before the first space for Leela Zero's
+# version and warns if its second part is below 15. So zerogo's own version stands behind it.
 VERSION = f"0.17 ({NAME} {__version__})"
 QUIT = "quit"
 COLOUR_NAMES = {0: "empty", 1: "black", 2: "white"}
 KGS_RULES = ("japanese", "chinese", "aga", "new_zealand")
-NO_LIMIT = 1e20  # KataGo's way of saying it
+NO_LIMIT = 1e20  # seconds, as in KataGo
 KATA_SETTINGS = ("allowResignation", "lagBuffer", "maxTime", "maxVisits", "ponderingEnabled", "resignThreshold")
 
 
@@ -71,8 +70,8 @@ def _number_of_moves(text: str) -> int:
     return integer(text, "number of moves", 0, MAX_NUMBER)
 
 
-# Those of one expression, and those that change nothing; by the last of these GoGui asks whether it may write
-# `# interrupt`
+# Commands of one expression, and commands without an effect. GoGui sends `# interrupt` to engines that have
+# `gogui-interrupt`
 
 
 Command("protocol_version")(lambda engine: "2")
@@ -99,10 +98,6 @@ Command("color", "VERTEX", 1)(
     lambda engine, place: COLOUR_NAMES[_stones(engine)[vertex(place, engine.size, may_pass=False)]]
 )
 Command("final_score")(lambda engine: result_text(engine.score_black()))  # B+3.5, W+0.5, or 0 for a draw
-Command("kata-search", "COLOUR", 1)(lambda engine, player: engine.move_text(engine.choose_move(colour(player))))
-Command("reg_genmove", "COLOUR", 1)(
-    lambda engine, player: engine.move_text(engine.choose_move(colour(player), timed=False))
-)
 Command("stop")(lambda engine: setattr(engine, "stopped", engine.position))
 Command("cgos-opponent_name", "NAME", 0, ANY)(lambda engine, *words: setattr(engine, "opponent", " ".join(words)))
 Command("gogui-setup_player", "COLOUR", 1)(
@@ -148,14 +143,15 @@ def komi(engine: GtpEngine, points: str) -> None:
 @Command("gogui-play_sequence", "COLOUR VERTEX…", 0, ANY)
 def play_sequence(engine: GtpEngine, *sequence: str) -> None:
     """Plays COLOUR VERTEX pairs, all or none. Programs know the refusal "illegal move" alone, the reason is logged."""
-    for number, (stone, action) in enumerate(moves(sequence, engine.size)):
+    game = engine.game.copy()
+    for stone, action in moves(sequence, engine.size):
         player = Colour(stone)
-        reason = engine.game.why_illegal(player, action)
+        reason = game.why_illegal(player, action)
         if reason is not None:
-            engine.game.undo(number)
             engine.warn(f"{player.name.lower()} {coords.to_gtp(action, engine.size)} is illegal: {reason}")
             raise InputError("illegal move")
-        engine.game.play(player, action)
+        game.play(player, action)
+    engine.game = game
 
 
 @Command("showboard")
@@ -267,7 +263,7 @@ def _set_up(engine: GtpEngine, rows: list[list[int]], changes: list[tuple[int, i
     engine.game.set_up(rows, to_play)
 
 
-# Rules. Where zerogo falls short of a ruleset it says so: in the reply, on stderr and below `showboard`
+# Rules. Deviations from a ruleset are reported in the reply, on stderr and below `showboard`
 
 
 @Command("kata-set-rules", "NAME, or an object such as that of kata-get-rules", 1, ANY)
@@ -298,7 +294,7 @@ def kgs_rules(engine: GtpEngine, word: str) -> str:
 
 
 def _change_rules(engine: GtpEngine, rules: Rules, name: str) -> str:
-    """Changes the rules but for size and komi; returns where they fall short of their name."""
+    """Changes the rules except size and komi. Returns how zerogo's rules deviate from the named ones."""
     engine.game.change_rules(superko=rules.superko, suicide=rules.suicide, scoring=rules.scoring)
     engine.default_rules, engine.rules_name = replace(rules, komi=engine.default_rules.komi), name
     engine.default_rules_name = name
@@ -320,27 +316,18 @@ def time_left(engine: GtpEngine, player: str, seconds: str, number: str) -> None
     engine.clock.report(whose, left, _number_of_moves(number))
 
 
-# Moves that the engine chooses within the clock; those with lines of analysis are in `analyze`
+# Moves that the engine chooses; those with lines of analysis are in `analyze`
 
 
-@Command("genmove", "COLOUR", 1)
-def generate(engine: GtpEngine, player: str, cleanup: bool = False) -> str:
-    """Chooses a move within the clock and plays it; to resign plays nothing."""
-    action = engine.choose_move(colour(player), cleanup=cleanup)
-    engine.commit(colour(player), action)
-    return engine.move_text(action)
-
-
+Command("genmove", "COLOUR", 1)(lambda engine, player: engine.genmove(colour(player)))
 # Passes only when no dead stone of the opponent is left, also where both sides have passed.
-Command("kgs-genmove_cleanup", "COLOUR", 1)(partial(generate, cleanup=True))
-
-
-@Command("kata-search_cancellable", "COLOUR", 1, streams=True)
-def search_cancellable(engine: GtpEngine, reply: protocol.Reply, player: str) -> str:
-    """Chooses a move as kata-search does; the next line, even an empty one, cancels it."""
-    with engine.ended_by(reply) as is_cancelled:
-        move = engine.move_text(engine.choose_move(colour(player)))
-        return "cancelled" if is_cancelled() else move
+Command("kgs-genmove_cleanup", "COLOUR", 1)(lambda engine, player: engine.genmove(colour(player), cleanup=True))
+Command("kata-search", "COLOUR", 1)(lambda engine, player: engine.genmove(colour(player), plays=False))
+Command("reg_genmove", "COLOUR", 1)(lambda engine, player: engine.genmove(colour(player), plays=False, timed=False))
+# The next line, even an empty one, cancels it.
+Command("kata-search_cancellable", "COLOUR", 1, streams=True)(
+    lambda engine, reply, player: engine.genmove(colour(player), plays=False, is_cancelled=reply.interrupted)
+)
 
 
 # The end of a game, and files
@@ -370,7 +357,7 @@ def loadsgf(engine: GtpEngine, *arguments: str) -> None:
     engine.require_size(record.rules.size)
     rules = record.rules
     if not record.has_rules:
-        record.rules = replace(rules, superko="simple")  # it may have been played by any
+        record.rules = replace(rules, superko="simple")  # the game may have been played by any
     try:
         game = LiveGame.of_record(record, min(before, len(record.moves)))
     except InputError as error:

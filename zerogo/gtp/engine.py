@@ -3,15 +3,14 @@
     @Command("komi", "POINTS", 1)
     def komi(engine: GtpEngine, points: str) -> str | None: ...       # the reply; InputError is one with `?`
 
-A command that fails changes nothing of the engine."""
+A refused command leaves the engine unchanged."""
 
 import argparse
-import contextlib
 import math
 import secrets
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from zerogo.rules.coords import listed
 
 NAME = "zerogo"
 RANDOM = "random"  # the player without a search
-TREE_BYTES = 2**29  # of the tree at most: growing on would take longer than an analysis may take to stop
+TREE_BYTES = 2**29  # of a tree at most: copying a larger one would delay the end of an analysis
 ANY = sys.maxsize  # as `max_arguments` of a command
 
 
@@ -95,31 +94,36 @@ class GtpEngine(Engine):
         self.own_colour = self.winrate_black = None
         self.clock.restart()
 
-    def choose_move(
-        self, player: Colour, *, cleanup: bool = False, timed: bool = True, after_step: Hook = lambda: None
-    ) -> int | None:
-        """Returns the action that `genmove` chooses within the clock, None to resign, and takes the time off the clock.
-        The game does not change. timed: whether the clock counts."""
-        started = self.now()
+    def genmove(
+        self,
+        player: Colour,
+        *,
+        plays: bool = True,
+        timed: bool = True,
+        cleanup: bool = False,
+        after_step: Hook = lambda: None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> str:
+        """Returns the move that `choose_move` finds within the clock, a vertex, `pass` or `resign`, and plays it.
+
+        plays: without it the game does not change. timed: whether the clock counts, and the time is taken off it. The
+        search ends early, and the answer is `cancelled`, when `is_cancelled` returns true."""
+        started, interrupted = self.now(), self.interrupted
         limits = (self.clock.seconds(player, moves_left(self.game)), self.options.most_seconds) if timed else ()
         seconds = min((limit for limit in limits if limit is not None), default=math.inf)
-        action = self.genmove(player, seconds, cleanup=cleanup, timed=timed, after_step=after_step).action
+        self.interrupted = is_cancelled or interrupted
+        try:
+            action = self.choose_move(player, seconds, cleanup=cleanup, timed=timed, after_step=after_step).action
+        finally:
+            self.interrupted = interrupted
         if timed:
             self.clock.spend(player, self.now() - started)
-        return action
-
-    def move_text(self, action: int | None) -> str:
-        """Returns the GTP text of an action of `choose_move`: a vertex, `pass` or `resign`."""
+        if is_cancelled is not None and is_cancelled():
+            return "cancelled"
+        if plays:
+            self.own_colour = player
+            self.game.resign(player) if action is None else self.game.play(player, action)
         return "resign" if action is None else coords.to_gtp(action, self.size)
-
-    @contextlib.contextmanager
-    def ended_by(self, reply: Reply) -> Iterator[Callable[[], bool]]:
-        """Lets any input line end the search inside the block; yields a function that returns whether one has come."""
-        before, self.interrupted = self.interrupted, reply.interrupted
-        try:
-            yield reply.interrupted
-        finally:
-            self.interrupted = before
 
 
 def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> GtpEngine:
@@ -224,7 +228,7 @@ def answer(engine: GtpEngine, request: Request, source: Input, write: Callable[[
 
 
 def warn_of_bug(engine: GtpEngine, at: str, error: Exception) -> None:
-    """Writes an unexpected exception for a person, with its place in the code. at: the command, or other activity."""
+    """Writes an unexpected exception for a person, with its place in the code. at: the command that raised it."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{type(error).__name__} at {where.filename}, line {where.lineno}"
     engine.warn(f"internal error in {at}: {place}: {error}")

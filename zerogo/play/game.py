@@ -174,7 +174,7 @@ class TerminalGame:
 
     def _let_move(self, bot: Engine, colour: Colour) -> None:
         """Lets a bot move, and shows the move with its analysis."""
-        action, analysis = bot.genmove(colour)
+        action, analysis = bot.choose_move(colour)
         size, done = self.game.size, "resigns"
         if action is None:
             self._resign()
@@ -187,7 +187,7 @@ class TerminalGame:
 
     def _answer(self, prompt: str) -> None:
         """Reads a person's line and plays the move or runs the command; an error is shown."""
-        line = " ".join(self.ask(prompt).split())
+        line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", self.ask(prompt)).split())
         word, _, rest = line.partition(" ")
         try:
             if line:

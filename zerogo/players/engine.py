@@ -1,5 +1,5 @@
-"""One engine for one game, which GTP, the terminal and pictures share: it thinks, chooses moves, judges stones, ponders
-and writes the game's record. A front end adds the commands, and the time that the engine may use."""
+"""The engine behind GTP, the terminal and pictures. In one game it searches, chooses moves, judges stones, ponders and
+makes the record. A front end adds commands and the time limit of a move."""
 
 import math
 import time
@@ -23,13 +23,13 @@ from zerogo.players.status import Status
 from zerogo.selfplay.playout import RandomPlayer
 from zerogo.sgf import GameRecord, result_text
 
-CLEANUP_SHARE = 0.7  # of a move's time in a cleanup, for judging dead stones; the search gets the rest
-LAST_SHARE = 0.1  # of that time, in which the judging of no further position begins
+CLEANUP_SHARE = 0.7  # of a move's time in a cleanup is for judging dead stones, the rest for the search
+LAST_SHARE = 0.1  # of the time for judging; no further position is judged in it
 VERDICT_SECONDS = 5.0  # for judging dead stones where no clock runs
 LOOK_SIMULATIONS = 16  # for a move whose value `move_choice` needs and that the search has hardly visited
 CAUTION = 1.25  # factor on the longest of the last steps, as an estimate of the next one
-SAME = 0.1  # a move may be worth so much less than the best and be played for variety on the first plies
-VARIED_PLIES = 2  # for each row of the board: with one, ten games of a strong network on 5x5 had two repetitions
+SAME = 0.1  # value that the first moves of a game may give away against the best move, so that games differ
+VARIED_PLIES = 2  # per row of the board: with one, two of ten games of a strong network on 5x5 repeated others
 EVEN = 1e-7  # priors that differ by less count as equal
 MEASUREMENTS = 15  # the last durations that are kept
 Hook = Callable[[], None]
@@ -52,7 +52,7 @@ class Options(MoveChoiceSettings):
 
 
 class Choice(NamedTuple):
-    """The action that an engine chooses, None to resign, and the analysis of the search, None without a search."""
+    """An engine's choice. action: None to resign. analysis: of the search, None without one."""
 
     action: int | None
     analysis: Analysis | None = None
@@ -123,7 +123,7 @@ class Engine:
             if new == 0 or is_late or (limit is not None and done >= limit) or self.interrupted():
                 return
 
-    def genmove(
+    def choose_move(
         self,
         player: Colour,
         seconds: float = math.inf,
@@ -161,18 +161,10 @@ class Engine:
                 is_over=len(game.moves) < len(self.game.moves),
                 varies=self.options.varies and timed and not cleanup,
             )
-            choice = self._decide(game, player, settings, started + seconds)
+            choice = self._choose_after_search(game, player, settings, started + seconds)
         if cleanup and choice.action is not None and self.game.why_illegal(player, choice.action) is not None:
             return Choice(pass_action)  # before the passes it was legal: they have made a situation that superko bans
         return choice
-
-    def commit(self, player: Colour, action: int | None) -> None:
-        """Plays the action that `genmove` chose, or resigns for None."""
-        self.own_colour = player
-        if action is None:
-            self.game.resign(player)
-        else:
-            self.game.play(player, action)
 
     def ponder(self, is_interrupted: Callable[[], bool]) -> None:
         """Searches the position while the other side thinks, if `options.ponder` is set, until an interruption comes or
@@ -205,21 +197,21 @@ class Engine:
             fields["result"] = result_text(self.score_black())
         return self.game.record(**fields)
 
-    def _decide(self, game: LiveGame, player: Colour, settings: Options, deadline: float) -> Choice:
+    def _choose_after_search(self, game: LiveGame, player: Colour, settings: Options, deadline: float) -> Choice:
         """Returns the choice of `move_choice` after a search."""
         searched, judged = self.now(), 0.0
         until = searched + 2 * VERDICT_SECONDS if deadline == math.inf else deadline
         analysis = self.session.analysis()
 
-        def look(candidate: int) -> float:
+        def _value_of(candidate: int) -> float:
             """Returns a move's value, -1 where there is no time for its search."""
             if self.now() + LOOK_SIMULATIONS * max(self.step_time) > deadline:
                 return -1.0
             return self.session.value_of(game, player, candidate, LOOK_SIMULATIONS)
 
-        def judge(position: LiveGame) -> Status | None:
-            """Returns which stones are dead, within half of the time left, since other positions may follow; None for
-            such a position where hardly any time is left."""
+        def _judge(position: LiveGame) -> Status | None:
+            """Returns which stones are dead. Takes half of the time left at most, as other positions may follow; for
+            these it returns None where hardly any time is left."""
             nonlocal judged
             before = self.now()
             if judged and until - before < LAST_SHARE * (until - searched):
@@ -228,7 +220,7 @@ class Engine:
             judged += self.now() - before
             return status
 
-        action = move_choice.decide(game, player, analysis, settings, look, judge)
+        action = move_choice.decide(game, player, analysis, settings, _value_of, _judge)
         is_early = settings.varies and len(game.moves) < VARIED_PLIES * game.size
         if is_early and analysis.best and action == analysis.best.action != game.size**2:
             action = self._drawn(analysis.candidates)

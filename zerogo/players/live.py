@@ -110,7 +110,7 @@ class LiveGame:
             del self._states[-number:]
             del self.moves[-number:]
             del self._remarks[-number:]
-        self.result = None
+            self.result = None
 
     def copy(self) -> "LiveGame":
         """Returns a game of its own with the same moves."""

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 import torch
 
@@ -228,7 +228,25 @@ class RunLock(contextlib.ExitStack):
     def __init__(self, directory: str | Path, way_out: str = "choose another run.name") -> None:
         """way_out: what the sentence for a second holder offers him besides waiting."""
         super().__init__()
-        is_new = not Path(directory).exists()
+        try:
+            file = self._lock(directory)
+        except BlockingIOError:
+            self.close()
+            what = f"the folder {directory} is already in use{self._holder()}"
+            raise InputError(f"{what}; wait for it or {way_out}") from None
+        except OSError as error:
+            self.close()
+            raise InputError(f"cannot lock the folder {directory}: {error.strerror}") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        if self._is_new:
+            self.callback(self._remove_if_unused)
+
+    def _lock(self, directory: str | Path, tries: int = 10) -> TextIO:
+        """Makes and locks the directory and returns its open `FILE`. Starts again where another process, which made the
+        directory and was refused, removes it meanwhile. Raises BlockingIOError where another process holds the lock."""
+        self._is_new = not Path(directory).exists()
         self.directory = make_directory(directory)
         try:
             self._handle = os.open(self.directory, os.O_RDONLY)
@@ -240,18 +258,13 @@ class RunLock(contextlib.ExitStack):
                     raise
             file = self.enter_context(open(self.directory / self.FILE, "a+"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            self.require_in_place()
+            return file
+        except FileNotFoundError:
             self.close()
-            what = f"the folder {directory} is already in use{self._holder()}"
-            raise InputError(f"{what}; wait for it or {way_out}") from None
-        except OSError as error:
-            self.close()
-            raise InputError(f"cannot lock the folder {directory}: {error.strerror}") from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        if is_new:
-            self.callback(self._remove_if_unused)
+            if tries == 1:
+                raise
+            return self._lock(directory, tries - 1)
 
     def _holder(self) -> str:
         with contextlib.suppress(OSError):
