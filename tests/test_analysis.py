@@ -208,9 +208,8 @@ def test_terminate() -> None:
     assert "a whole number from 0 to 2147483647" in session.ask(nobody | {"turnNumbers": [1.5]})[0]["error"]
     session.take(*(query(name, maxVisits=10**6) for name in "cde"))
     session.engine.step()
-    replies = [
-        (reply["id"], reply.get("noResults", False)) for reply in session.ask({"id": "w", "action": "terminate_all"})
-    ]
+    ended = session.ask({"id": "w", "action": "terminate_all"})
+    replies = [(reply["id"], reply.get("noResults", False)) for reply in ended]
     assert not session.engine.is_busy and replies == [("d", True), ("e", True), ("w", False), ("c", False)]
 
 
@@ -286,10 +285,8 @@ def test_visits_end_where_memory_does() -> None:
 
 
 def test_settings_of_all_queries() -> None:
-    words = (
-        "analysis -model mcts:8 -config none.cfg -override-config maxVisits=7,homeDataDir=/x -fast 1 run.kernels=plain"
-    )
-    arguments = parse_arguments(words.split())
+    files = "-model mcts:8 -config none.cfg -override-config maxVisits=7,homeDataDir=/x"
+    arguments = parse_arguments(f"analysis {files} -fast 1 run.kernels=plain".split())
     assert arguments.checkpoint == "mcts:8" and arguments.unknown == ["-fast", "1"]
     assert arguments.overrides[-1] == "run.kernels=plain"
     with pytest.raises(InputError, match=r"none\.cfg"):

@@ -279,10 +279,10 @@ def test_the_tab_thinks_on_the_device_with_kernels_that_were_tried(tmp_path: Pat
     monkeypatch.setattr(tuning, "ask", lambda *_: [{"fault": "is not tried here"}])
     checkpoint.save(tmp_path / "a.pt", tiny.fresh_checkpoint(tiny.config()))
     asked = {"networks": [str(tmp_path / "a.pt")], "position": {"size": 3, "moves": []}, "visits": 4, "on_device": True}
-    desk = jobs.Desk()
+    cache = jobs.JobCache()
     with kernels.plain(), pytest.warns(UserWarning, match="bfloat16 is not tried here on this GPU"):
-        *_, last = jobs.think(desk, asked)
-    thinks_on = desk.session(asked["networks"][0], desk.game(asked["position"]), True).analyst.device.type
+        *_, last = jobs.think(cache, asked)
+    thinks_on = cache.session(asked["networks"][0], cache.game(asked["position"]), True).analyst.device.type
     assert last["visits"] >= 4 and thinks_on == "cuda" and ("cuda", 3) in tried
 
 

@@ -165,3 +165,11 @@ def test_the_value_of_one_move(session: AnalysisSession, game: LiveGame) -> None
     centre, corner = (session.value_of(game, BLACK, action, 64) for action in (12, 0))
     assert -1 <= corner < centre <= 1
     assert session.analysis().visits == before.visits and session.analysis().candidates == before.candidates
+
+
+def test_a_copy_of_a_game_goes_to_other_moves_as_far_as_they_are_legal(game: LiveGame) -> None:
+    for player, action in ((BLACK, 7), (WHITE, 8), (BLACK, 25)):
+        game.play(player, action)
+    other = game.copy()
+    assert other.go_to([*game.moves[:2], (BLACK, 8)]).startswith("illegal move of black: occupied")
+    assert other.moves == game.moves[:2] != game.moves and other.go_to(game.moves) is None

@@ -24,7 +24,7 @@ from zerogo import board, checkpoint, sgf
 from zerogo.show import picture
 from zerogo.tensorboard_plugin import entry, folder, jobs
 from zerogo.tensorboard_plugin.entry import GoPlugin, RequestRefused
-from zerogo.tensorboard_plugin.folder import read_glance
+from zerogo.tensorboard_plugin.folder import read_summary
 
 NEW, OLD = "tiny/checkpoints/step-00000009.pt", "tiny/checkpoints/step-00000005.pt"
 GAME = "tiny/games/game-00000001.sgf"
@@ -38,7 +38,7 @@ class Here(entry.JobProcess):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk, self.starts = jobs.Desk(), 0
+        self.cache, self.starts = jobs.JobCache(), 0
 
     def start(self) -> None:
         """Nothing is to be started."""
@@ -47,7 +47,7 @@ class Here(entry.JobProcess):
     def ask(self, job: str, fields: dict[str, Any], client: str = "") -> Iterator[dict[str, Any]]:
         """Yields the parts of an answer."""
         try:
-            yield from jobs.JOBS[job](self.desk, json.loads(json.dumps(fields)))
+            yield from jobs.JOBS[job](self.cache, json.loads(json.dumps(fields)))
         except KeyError as error:
             raise RequestRefused(400, f"the request lacks {error}") from None
 
@@ -114,14 +114,14 @@ def test_a_list_says_of_a_game_what_its_file_says(root: Path):
     record = sgf.GameRecord(
         tab_runs.RULES, [12, 6, 25], "W+R", r"a]b", "c", [(";B[aa]", None, None, None), sgf.Remark("ended by: capped")]
     )
-    seen = read_glance(sgf.to_text(record).encode())
+    seen = read_summary(sgf.to_text(record).encode())
     assert (seen.size, seen.black, seen.white, seen.moves, seen.end) == (5, "a]b", "c", 3, "capped")
-    assert seen.opening == "cc,bb," and read_glance(b"\x00\x01") is None and read_glance(b"") is None
-    assert read_glance(b"(;B[aa]C[a\\]W[bb]];W[cc]GC[;B[dd]").moves == 2, "a comment that is cut goes to the end"
+    assert seen.opening == "cc,bb," and read_summary(b"\x00\x01") is None and read_summary(b"") is None
+    assert read_summary(b"(;B[aa]C[a\\]W[bb]];W[cc]GC[;B[dd]").moves == 2, "a comment that is cut goes to the end"
     below = folder.Folder(root)
-    assert below.glance(root / GAME, 1, 2).moves == 6
+    assert below.summary(root / GAME, 1, 2).moves == 6
     (root / GAME).unlink()
-    assert below.glance(root / GAME, 3, 2) is None, "it has changed, and can't be read"
+    assert below.summary(root / GAME, 3, 2) is None, "it has changed, and can't be read"
 
 
 def test_a_game_is_a_tree_with_what_its_file_says(ask: Callable):
@@ -155,13 +155,13 @@ def test_what_networks_think_is_what_the_package_says(root: Path, ask: Callable,
     last = [part for part in parts if part.get("network") == 1][-1]
     assert first["name"] == "tiny@9" and last["visits"] == 30 and last["candidates"][0]["line"]
     assert all({"cpu", "memory"} <= part.keys() and part["memory"] > 2**20 for part in parts)
-    analyst = here.desk.session(str(root / NEW), here.desk.game(POSITION)).analyst
-    game = here.desk.game(POSITION)
+    analyst = here.cache.session(str(root / NEW), here.cache.game(POSITION)).analyst
+    game = here.cache.game(POSITION)
     evaluation = analyst.evaluate(game.tensor())
     assert first["policy"] == pytest.approx(evaluation.prior[0].tolist(), abs=1e-4)
     assert first["winrate"] == pytest.approx((1 + float(evaluation.value[0])) / 2)
     parts = ask("think", position=POSITION | {"moves": [["b", 6]]}, networks=[NEW])  # White to move, told as Black's
-    evaluation = analyst.evaluate(here.desk.game(POSITION | {"moves": [["b", 6]]}).tensor())
+    evaluation = analyst.evaluate(here.cache.game(POSITION | {"moves": [["b", 6]]}).tensor())
     assert parts[-1]["winrate"] == pytest.approx((1 - float(evaluation.value[0])) / 2)
     assert parts[-1]["score"] == pytest.approx(-float(evaluation.score[0]))
 
@@ -174,13 +174,13 @@ def test_a_position_over_time_and_a_game_as_a_curve_and_as_planes(root: Path, as
     moves = [[colour, point] for ply, (colour, point) in enumerate(moves) if ply < 4] + [["b", 25], ["w", 25]] * 8
     parts = ask("curve", position=POSITION | {"moves": moves}, networks=[NEW])
     found = [rate for part in parts for rate in part["winrates"]]
-    record = here.desk.game(POSITION | {"moves": moves}).record()
-    analyst = here.desk.session(str(root / NEW), here.desk.game(POSITION)).analyst
+    record = here.cache.game(POSITION | {"moves": moves}).record()
+    analyst = here.cache.session(str(root / NEW), here.cache.game(POSITION)).analyst
     states = sgf.positions([record] * 21, range(21), check=False)
     values = analyst.evaluate(states, quick=True).value * torch.where(states.to_play == board.BLACK, 1, -1)
     assert len(found) == 21 and found == pytest.approx(((values + 1) / 2).tolist(), abs=1e-4)
     (seen,) = ask("planes", position=POSITION, networks=[NEW])
-    planes = checkpoint.load(root / NEW).encoder().planes(here.desk.game(POSITION).tensor())[0]
+    planes = checkpoint.load(root / NEW).encoder().planes(here.cache.game(POSITION).tensor())[0]
     assert len(seen["names"]) == len(planes) and sum(seen["planes"][1]) == float(planes[1].sum())
 
 
@@ -189,7 +189,7 @@ def test_a_game_is_played_counted_and_saved(root: Path, ask: Callable, here: Her
     game = ask("new", networks=[NEW])
     assert (game["size"], game["komi"], len(game["nodes"])) == (5, 0.5, 1)
     parts = ask("genmove", position=POSITION, networks=[NEW], visits=4)
-    assert board.legal_actions(here.desk.game(POSITION).tensor())[0, parts[-1]["action"]]
+    assert board.legal_actions(here.cache.game(POSITION).tensor())[0, parts[-1]["action"]]
     wall = [["b", 5 * row + 2] for row in range(5)]
     white = [["w", 5 * row + 3] for row in range(5)]
     moves = [move for pair in zip(wall, white, strict=True) for move in pair] + [["b", 4], ["w", 25], ["b", 25]]
@@ -360,7 +360,7 @@ def test_the_worker_starts_and_answers_until_it_ends(root: Path, monkeypatch: py
 def test_the_worker_answers_in_turn_and_ends_when_nobody_asks(here: Here, monkeypatch: pytest.MonkeyPatch):
     (ours, theirs), fields = socket.socketpair(), {"position": POSITION, "networks": []}
     monkeypatch.setattr(jobs, "IDLE_SECONDS", 0.0)
-    loop = jobs.JobLoop(here.desk, theirs)
+    loop = jobs.JobLoop(here.cache, theirs)
     loop._long.clear()  # without what compiles
     requests = [("over_time", fields, ""), ("over_time", fields, "one"), ("play_move", fields, "")]
     requests += [("play_move", {}, ""), ("curve", fields, "one")]

@@ -26,7 +26,7 @@ PRECISION = {"default": "float32", "help": "float32 (default), or bfloat16, whos
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Returns the command line's settings; `unknown` has the words without a meaning here."""
+    """Returns the command line's settings; `unknown` holds the words that zerogo does not know."""
     # No -h and no abbreviations: they would swallow KataGo's flags of one dash.
     parser = cli.make_parser("analysis", ABOUT, EXAMPLES, allow_abbrev=False, add_help=False)
     add = parser.add_argument
@@ -45,7 +45,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     names = ("--quit-without-waiting", "-quit-without-waiting")
     add(*names, action="store_true", help="exit at the end of input, without waiting for replies")
     cli.add_options(parser, device={"default": "auto"}, precision=PRECISION, threads={"default": 0})
-    parser.set_defaults(overrides=["run.kernels=auto"])  # like device and threads, not as the checkpoint's run had it
+    parser.set_defaults(overrides=["run.kernels=auto"])  # whatever the checkpoint's run had; so do device and threads
     words = sys.argv[1:] if arguments is None else arguments
     parsed, unknown = parser.parse_known_args(words[1:] if words[:1] == ["analysis"] else words)
     parsed.overrides = [*parsed.overrides, *filter(cli.is_override, unknown)]
@@ -54,7 +54,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Answers queries until the input ends. Raises InputError for settings or a checkpoint that it can't use."""
+    """Answers queries until the input ends. Raises InputError for bad settings and a bad checkpoint."""
     import dataclasses
 
     import torch
@@ -78,12 +78,12 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 def read_settings(arguments: argparse.Namespace, visits: int | None) -> Any:
-    """Returns the `AnalysisSettings` of config files, overrides and options; visits: by default, None for KataGo's."""
+    """Returns the `AnalysisSettings` of config files, overrides and options. visits: the default, None for KataGo's."""
     from zerogo.analysis.query import AnalysisSettings, read_config, read_overrides
 
     settings = AnalysisSettings() if visits is None else AnalysisSettings(max_visits=visits)
     for path in arguments.katago_config:
-        settings, _ = settings.changed(read_config(path))  # such a file is full of what has no meaning here
+        settings, _ = settings.changed(read_config(path))  # most settings of such a file mean nothing here
     for text in arguments.override_config:
         settings, without_meaning = settings.changed(read_overrides(text))
         if without_meaning:
@@ -98,8 +98,8 @@ def write(reply: dict[str, Any]) -> None:
 
 
 def serve(engine: Any, source: Iterable[bytes], wait_at_end: bool = True) -> None:
-    """Answers lines with an `AnalysisEngine` until they end, and with `wait_at_end` the queued positions after that. A
-    line waits for one step of the search at most."""
+    """Answers lines with an `AnalysisEngine` until they end. wait_at_end: whether to finish the queued positions then.
+    A line is read after one step of the search at the latest."""
     lines, is_open = cli.LineQueue(source), True
     while is_open or (wait_at_end and engine.is_busy):
         while is_open and (not engine.is_busy or lines.is_waiting()):

@@ -1,4 +1,4 @@
-"""Positions that are searched in lock-step in one search state; one that is finished makes room for the next."""
+"""A batch of positions that share one search state; a finished position leaves its row to the next one."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from zerogo.players.analyst import (
     MAX_SCORED_MOVES,
     Analysis,
     Analyst,
-    Previews,
+    MoveOwnership,
     evaluate_children,
     moves_to_evaluate,
     read_analyses,
@@ -27,16 +27,16 @@ from zerogo.players.session import RestrictedGo, RestrictedState
 
 SEED = 0
 FEWEST_NODES = 16
-NODES_A_LEAF = 64  # one more leaf a step for each 64 nodes of a tree: several at once weaken small searches
+NODES_A_LEAF = 64  # a step selects one leaf for each 64 nodes of a tree: several leaves weaken small searches
 
 
 @dataclass(eq=False)
 class SearchTask:
-    """One position of a query, waiting or searched.
+    """One position of a query, waiting or searched. Tasks sort by falling priority, then by arrival.
 
-    visits: its budget. number: in the order of arrival. index: of its row in a batch, -1 while it waits. seconds: of
-    its search so far. next_report: the `seconds` at which the next report is due. is_stopped: whether it ends with the
-    results so far. evaluation, previews: the network's, of the position (one row, on the host) and after moves."""
+    visits: its budget. number: of its arrival. index: its row in a batch, -1 while it waits. seconds: spent on its
+    search so far. next_report: the value of `seconds` at which the next report is due. is_stopped: whether its search
+    ends at the next step. evaluation: the network's, of one row on the host. after_moves: ownership after its moves."""
 
     query: Query
     turn: int
@@ -48,7 +48,7 @@ class SearchTask:
     next_report: float = math.inf
     is_stopped: bool = False
     evaluation: Evaluation | None = None
-    previews: Previews = field(default_factory=dict)
+    after_moves: MoveOwnership = field(default_factory=dict)
 
     def __lt__(self, other: "SearchTask") -> bool:
         return (-self.priority, self.number) < (-other.priority, other.number)
@@ -75,15 +75,15 @@ class BatchKind(NamedTuple):
 
 
 def power_of_two(number: int) -> int:
-    """Returns the smallest power of two that is not below a number."""
+    """Returns the smallest power of two that is at least `number`."""
     return 1 << max(0, number - 1).bit_length()
 
 
 class PositionResult(NamedTuple):
-    """The result of one position, all from the view of its side to move.
+    """The result of one position, from the view of its side to move.
 
-    analysis: of the search. policy: the network's prior, float32 [A], -1 where illegal, restrictions apart. stones:
-    int8 [N, N]. to_play: 1 or 2. ko: point, -1 for none."""
+    policy: the network's prior, float32 [A], -1 where illegal; avoided moves keep theirs. stones: int8 [N, N]. to_play:
+    1 or 2. ko: point, -1 for none."""
 
     analysis: Analysis
     policy: np.ndarray
@@ -93,7 +93,7 @@ class PositionResult(NamedTuple):
 
 
 class SearchBatch:
-    """Up to `num_rows` positions of one kind. tasks: by index, None where there is room."""
+    """Up to `num_rows` positions of one kind. tasks: by row, None in a free one."""
 
     def __init__(self, analyst: Analyst, kind: BatchKind, num_rows: int) -> None:
         self.analyst, self.kind = analyst, kind
@@ -105,12 +105,12 @@ class SearchBatch:
 
     @property
     def running(self) -> list[SearchTask]:
-        """The tasks that are searched."""
+        """The tasks in the batch."""
         return [task for task in self.tasks if task is not None]
 
     @torch.inference_mode()
     def add(self, tasks: Sequence[SearchTask]) -> None:
-        """Begins to search positions, at most as many as there is room for."""
+        """Starts the searches of positions, at most as many as there are free rows."""
         free = [index for index, task in enumerate(self.tasks) if task is None][: len(tasks)]
         assert len(free) == len(tasks) > 0, f"{len(tasks)} positions for {len(free)} free rows"
         device = self.analyst.device
@@ -120,7 +120,7 @@ class SearchBatch:
             self.tasks[place], task.index = task, place
             task.evaluation = evaluations.select(torch.tensor([row]))
         if self.search_state is None:
-            # Every row gets a position, since where the host can't look the idle rows are stepped, too.
+            # On CUDA a step also simulates idle rows, so every row gets a position.
             filled = states.select(torch.zeros(len(self.tasks), dtype=torch.int64, device=device))
             self.search_state = self.search.init(filled, self.kind.nodes)
             if not host_read_is_free(filled.black):
@@ -132,15 +132,15 @@ class SearchBatch:
         self._flatten_prior(index, tasks)
 
     def _flatten_prior(self, index: Tensor, tasks: Sequence[SearchTask]) -> None:
-        """Raises the root's prior to the power of each query's settings."""
+        """Applies root noise and temperature of each query: raises the root's prior to the power `root_exponent`."""
         exponents = torch.tensor([[task.query.settings.root_exponent] for task in tasks], device=index.device)
         prior = self.search_state.root_prior[index]
-        raised = (prior / prior.amax(1, keepdim=True)) ** exponents  # of the most likely move 1, whatever the exponent
+        raised = (prior / prior.amax(1, keepdim=True)) ** exponents  # the largest is 1, so no power underflows in all
         self.search_state.root_prior[index] = torch.where(exponents == 1.0, prior, raised / raised.sum(1, keepdim=True))
 
     @torch.inference_mode()
     def step(self, tasks: Sequence[SearchTask]) -> None:
-        """Runs one step of the searches of some tasks. Off the CPU these must be all."""
+        """Runs one step of the searches of some tasks; except on the CPU these must be all."""
         budget = self.search_state.budget
         if len(tasks) == len(self.running):
             self.search.simulate(self.search_state)
@@ -153,13 +153,13 @@ class SearchBatch:
 
     @torch.inference_mode()
     def finished(self) -> list[SearchTask]:
-        """Returns the tasks that are out of visits, or stopped."""
+        """Returns the tasks that are stopped or have used their visits."""
         goes_on = self.search_state.unspent.tolist()
         return [task for task in self.running if task.is_stopped or not goes_on[task.index]]
 
     @torch.inference_mode()
     def remove(self, tasks: Sequence[SearchTask]) -> None:
-        """Takes tasks out."""
+        """Removes tasks and frees their rows."""
         if tasks:
             index = torch.tensor([task.index for task in tasks], device=self.analyst.device)
             self.search_state.budget[index] = self.search_state.done[index]
@@ -168,28 +168,28 @@ class SearchBatch:
 
     @torch.inference_mode()
     def read(self, tasks: Sequence[SearchTask]) -> list[PositionResult]:
-        """Returns the results of positions so far."""
+        """Returns the results of some tasks so far."""
         index = torch.tensor([task.index for task in tasks], device=self.analyst.device)
         states = self.search_state.states.select(index)
-        evaluation, previews = Evaluation.cat([task.evaluation for task in tasks]), [task.previews for task in tasks]
-        missing = moves_to_evaluate(self.search_state.tree, index, previews, [_num_previews(task) for task in tasks])
-        evaluate_children(self.analyst, states, missing, previews)
-        analyses = read_analyses(self.search_state.tree, index, evaluation, previews, self.search.settings)
+        evaluation, after_moves = Evaluation.cat([one.evaluation for one in tasks]), [one.after_moves for one in tasks]
+        missing = moves_to_evaluate(self.search_state.tree, index, after_moves, map(_num_after_moves, tasks))
+        evaluate_children(self.analyst, states, missing, after_moves)
+        analyses = read_analyses(self.search_state.tree, index, evaluation, after_moves, self.search.settings)
         policy = torch.where(board.legal_actions(states).cpu(), evaluation.prior, -1.0)
         stones, to_play, ko = (tensor.cpu() for tensor in (states.stones, states.to_play, states.ko))
         rows = zip(analyses, policy.numpy(), stones.numpy(), to_play.tolist(), ko.tolist(), strict=True)
         return [PositionResult(*row) for row in rows]
 
 
-def _num_previews(task: SearchTask) -> int | None:
-    """Returns after how many of the best moves the ownership is needed, None for all visited ones."""
+def _num_after_moves(task: SearchTask) -> int | None:
+    """Returns for how many of the best moves the ownership after the move is needed, None for all visited ones."""
     if "includeMovesOwnership" in task.query.included:
         return None
     return MAX_SCORED_MOVES if "includeOwnershipStdev" in task.query.included else 0
 
 
 def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
-    """Returns the positions of tasks as a batch, with history and restrictions, but without a second pass."""
+    """Returns the positions of tasks with history and restrictions; a game that two passes ended continues."""
     records = [sgf.since_edit(task.query.game, task.turn) for task in tasks]
     state = without_second_pass(sgf.positions(records, [task.turn for task in tasks], device, check=False))
     if tasks[0].query.restrictions is None:

@@ -1,4 +1,4 @@
-"""The engine takes lines, queues their positions, searches as many together as there is room for, and replies."""
+"""The engine behind KataGo's analysis protocol: it queues the positions of queries, searches many together, replies."""
 
 import hashlib
 import heapq
@@ -29,31 +29,33 @@ from zerogo.sgf import GameRecord
 from zerogo.sgf.record import COLOURS
 from zerogo.system import bounds, runtime
 
-FEWEST_ROWS = 4  # of a batch
-MOST_POINTS = 2**21  # of the boards that a network sees at a time: 800 MB for each layer of 96 channels in float32
-READ_POINTS = 2**15  # of the boards that are read at a time, each with up to 16 moves to be evaluated
-MOST_GAMES = 8  # games with all their positions, some megabytes each on 19x19
-# Of one line; a game of 1000 moves with all its turns takes 20,000 bytes and 5,000 values. What is read of a line takes
-# up to 8 times as many bytes, and 150 for each value.
+FIRST_WIDTH = 4  # positions that are searched together before the first reply
+# Board points that a network evaluates at a time; a layer of 96 channels then takes 800 MB in float32.
+MOST_POINTS = 2**21
+READ_POINTS = 2**15  # board points of the positions that are read at a time; up to 16 moves of each are evaluated
+MOST_GAMES = 8  # games of earlier queries that are kept with all their positions: some megabytes each on 19x19
+# Limits of a line. A query for every turn of a game of 1000 moves has 20,000 bytes and 5,000 values. The parsed line
+# takes up to 8 bytes of memory for each of its bytes, and 150 for each value.
 MOST_QUERY_BYTES, MOST_QUERY_VALUES = 2**18, 15_000
 ACTIONS = ("query_version", "query_models", "clear_cache", "terminate", "terminate_all")
 
 
 @dataclass(eq=False)
 class AnalysisEngine:
-    """Answers lines of KataGo's analysis protocol. write: called with each reply. settings: defaults of a query.
-    positions: most that are searched at a time, of one kind. memory: bytes of all trees. nodes: of a tree at most, 2^k.
-    clock: returns seconds. warn: called with each sentence on an unsupported field once; a warning is no reply, as
-    clients expect one line for one position.
+    """Answers lines of KataGo's analysis protocol.
 
-    Each step searches the first few positions by priority, then by arrival; the others wait, even if their search has
-    begun. The first steps search FEWEST_ROWS positions, and two more after each reply, so that replies come early and
-    batches grow; a position of higher priority than all others is searched alone. On CUDA, where a step of a batch
-    costs the same for few positions, all positions of a batch are searched.
+    write: called with each reply. settings: defaults of a query. positions: the most of one kind that are searched at a
+    time. memory: bytes of all trees. nodes: the most of one tree, a power of two. clock: returns seconds. warn: called
+    with each warning once; warnings are no replies, as clients expect one reply for each position.
 
-    A reply depends on its query alone, not on other queries, unless a time limit or an action ends its search. This is
-    exact without a network; a network's float32 rounds by the size of the batch, which changed the sixth digit of most
-    replies and the visits of none of 60."""
+    Positions are searched by priority, then in the order of arrival. Each step advances the first `_width` of them; the
+    others wait, or pause if their search has begun. The width is FIRST_WIDTH at first and grows by two with each reply,
+    so that the first replies come early and later steps are efficient. A position of higher priority than all others is
+    searched alone. On CUDA, where a step takes as long for few positions as for many, it advances all that have begun.
+
+    A reply depends on its query alone, unless a time limit or an action ends the search. This is exact without a
+    network. With one, float32 rounding depends on the size of the batch: of 60 replies most differed in the sixth
+    digit, and none in its visits."""
 
     analyst: Analyst
     write: Callable[[dict[str, Any]], None]
@@ -68,7 +70,7 @@ class AnalysisEngine:
     _open: dict[str, list[SearchTask]] = field(default_factory=dict, init=False)
     _warned: set[str] = field(default_factory=set, init=False)
     _arrived: int = field(default=0, init=False)
-    _rows: int = field(default=FEWEST_ROWS, init=False)  # positions that are searched in one step on the CPU
+    _cpu_width: int = field(default=FIRST_WIDTH, init=False)
     _game_of: Any = field(default_factory=lambda: lru_cache(MOST_GAMES)(_new_game), init=False)
 
     @property
@@ -77,7 +79,7 @@ class AnalysisEngine:
         return bool(self._open)
 
     def take(self, line: str | bytes) -> None:
-        """Reads a line: replies at once to errors and actions, and queues a query's positions."""
+        """Takes a line: queues the positions of a query; replies to an action or an error at once."""
         fields: dict[str, Any] = {}
         try:
             if not line.strip():
@@ -91,13 +93,13 @@ class AnalysisEngine:
             self.write({"id": fields["id"], "field": error.field, "error": str(error)})
         except InputError as error:
             self.write({"error": str(error)})
-        except RecursionError:  # what json could read may still be too deep to be checked, shown or sent back
+        except RecursionError:  # json can parse deeper nesting than can be checked or sent back
             identity = {"id": fields["id"]} if "id" in fields else {}
             self.write(identity | {"error": "the brackets of the line are nested too deeply"})
 
     def step(self) -> bool:
-        """Begins waiting positions, steps the first searches, and writes due replies. Returns whether it is busy."""
-        self._begin()
+        """Starts and advances searches by one step and writes the replies that are due. Returns whether it is busy."""
+        self._start_searches()
         first, searched, started = set(heapq.nsmallest(self._width, self._running)), [], self.clock()
         for batch in self._batches:
             if chosen := [*first.intersection(batch.running)]:
@@ -117,17 +119,18 @@ class AnalysisEngine:
 
     @property
     def _width(self) -> int:
-        """How many positions are searched in one step: all on CUDA, where a step costs the same for few."""
-        return self._rows if host_read_is_free(torch.empty(0, device=self.analyst.device)) else sys.maxsize
+        """How many positions are searched in one step."""
+        return self._cpu_width if host_read_is_free(torch.empty(0, device=self.analyst.device)) else sys.maxsize
 
     def _check_moves(self, record: GameRecord) -> None:
-        """Raises QueryError for an illegal move. What continues an earlier query takes the time of its new moves."""
+        """Raises QueryError for an illegal move. Moves that a kept game shares are not checked again."""
         game = self._game_of(record.rules, tuple(map(tuple, record.start())), COLOURS[record.first])
         if problem := game.go_to(record.played()):
             turn, action = len(game.moves), record.moves[len(game.moves)]
             raise QueryError(f"Illegal move {turn}: {coords.to_gtp(action, game.size)} ({problem})", "moves")
 
     def _queue(self, query: Query) -> None:
+        """Queues a query's positions and writes its warnings. Raises QueryError for an illegal move."""
         self._check_moves(query.game)
         bytes_a_node = BatchKind(query.game.rules.size, 1, query.restrictions is not None).tree_bytes // 3
         fitting = max(1, self.memory // bytes_a_node)
@@ -135,11 +138,11 @@ class AnalysisEngine:
         visits = min(query.settings.max_visits, limit)
         short = [("maxVisits", f"memory limits a search here to {limit} visits")]
         for name, text in (*query.warnings, *(short if visits < query.settings.max_visits else ())):
-            if text not in self._warned:  # thousands of queries may have the same
+            if text not in self._warned:
                 self.warn(f"warning: query {quote_json(query.id)}, {name}: {text}")
                 self._warned.add(text)
         if not self.is_busy:
-            self._rows = FEWEST_ROWS
+            self._cpu_width = FIRST_WIDTH
         for turn, priority in query.turns:
             task = SearchTask(query, turn, priority, visits, self._arrived)
             self._arrived += 1
@@ -162,7 +165,8 @@ class AnalysisEngine:
         self.write(fields)
 
     def _terminate(self, fields: dict[str, Any]) -> None:
-        """Ends positions: those that wait are answered without results, the others at the next step as they stand."""
+        """Ends searches: waiting positions are answered at once without results, running ones at the next step with
+        the results so far."""
         turns = fields.get("turnNumbers")
         if turns is not None:
             with at_field("turnNumbers"):
@@ -177,7 +181,7 @@ class AnalysisEngine:
             for task in list(self._open.get(name, ())):
                 if turns is None or task.turn in turns:
                     task.is_stopped = True
-                    if task.index < 0:  # it stays in the heap until its turn comes
+                    if task.index < 0:  # `_next_kind` takes it out of the heap
                         self.write({"id": name, "isDuringSearch": False, "turnNumber": task.turn, "noResults": True})
                         self._close(task)
 
@@ -187,12 +191,13 @@ class AnalysisEngine:
         if not tasks:
             del self._open[task.query.id]
 
-    def _begin(self) -> None:
-        """Lets waiting positions begin, strictly in their order, whatever memory they need."""
+    def _start_searches(self) -> None:
+        """Moves waiting positions into batches, strictly in their order: a later one never overtakes one that there is
+        no memory for yet."""
         while (kind := self._next_kind()) is not None:
             task, running = self._waiting[0], self._running
             if is_urgent := task.priority > max((other.priority for other in running), default=math.inf):
-                self._rows = 1
+                self._cpu_width = 1
             ahead = sum(other < task for other in running)
             if ahead >= self._width:
                 return
@@ -208,19 +213,19 @@ class AnalysisEngine:
             batch.add(tasks)
 
     def _next_kind(self) -> BatchKind | None:
-        """Returns the kind of the position whose turn it is, None where none waits."""
+        """Returns the kind of the first waiting position, None where none waits; removes terminated ones before it."""
         while self._waiting and self._waiting[0].is_stopped:
             heapq.heappop(self._waiting)
         return BatchKind.of(self._waiting[0]) if self._waiting else None
 
     def _new_batch(self, kind: BatchKind, is_urgent: bool) -> SearchBatch | None:
-        """Returns a batch for those of a kind that wait, None where there is no room for it now. is_urgent: whether its
-        first position goes before all that are searched; one such tree may exceed the limits."""
+        """Returns a batch for the waiting positions of a kind, None where the limits leave no room for it now.
+        is_urgent: whether the first one has a higher priority than all running ones; its tree may exceed the limits."""
         waiting = sum(not task.is_stopped and BatchKind.of(task) == kind for task in self._waiting)
         existing = sum(len(batch.tasks) for batch in self._batches if batch.kind == kind)
         free = self.memory - sum(len(batch.tasks) * batch.kind.tree_bytes for batch in self._batches)
         fitting = max(1, MOST_POINTS // (kind.size**2 * self.analyst.search.settings.leaves))
-        rows = min(max(FEWEST_ROWS, waiting), self.positions - existing, free // kind.tree_bytes, fitting)
+        rows = min(max(FIRST_WIDTH, waiting), self.positions - existing, free // kind.tree_bytes, fitting)
         if is_urgent and rows < 1 and free >= 0 and existing <= self.positions:
             rows = 1
         if rows < 1 and self._batches:
@@ -229,7 +234,7 @@ class AnalysisEngine:
         return self._batches[-1]
 
     def _report_due(self, batch: SearchBatch) -> None:
-        """Writes the due reports and the final replies, and removes finished positions."""
+        """Writes the reports that are due and the replies of finished positions, and takes these out of the batch."""
         for task in batch.running:
             task.is_stopped = task.is_stopped or task.seconds >= task.query.settings.max_time
         done = batch.finished()
@@ -240,11 +245,12 @@ class AnalysisEngine:
         for task in due:
             task.next_report = task.seconds + task.query.report_every
         batch.remove(done)
-        self._rows += 2 * len(done)
+        self._cpu_width += 2 * len(done)
         for task in done:
             self._close(task)
 
     def _report(self, batch: SearchBatch, tasks: list[SearchTask], is_during_search: bool) -> None:
+        """Writes a reply on each position."""
         at_once = max(1, READ_POINTS // batch.kind.size**2)
         for start in range(0, len(tasks), at_once):
             some = tasks[start : start + at_once]
@@ -260,7 +266,7 @@ def _new_game(rules: Rules, start: tuple[tuple[int, ...], ...], first: Colour) -
 
 
 def _object(line: str | bytes) -> dict[str, Any]:
-    """Returns a line's JSON object. Raises InputError for anything else, and where it has no id."""
+    """Returns the JSON object of a line. Raises InputError for another line, and for an object without an id."""
     if line == runtime.TOO_LONG:
         raise InputError(line.decode())
     if len(line) > MOST_QUERY_BYTES:
@@ -278,14 +284,14 @@ def _object(line: str | bytes) -> dict[str, Any]:
 
 
 def _finite(text: str) -> float:
-    """Returns the number of a text such as 1.5. Raises ValueError for NaN and 1e999, which are no JSON."""
+    """Returns the number of a text such as 1.5. Raises ValueError for NaN and infinite numbers, such as 1e999."""
     if not math.isfinite(number := float(text)):
         raise ValueError(f"{text} is no JSON number")
     return number
 
 
 def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: bool) -> dict[str, Any]:
-    """Returns the reply on a position, from the perspective of the query's settings."""
+    """Returns the reply on a position, from the perspective that the query's settings name."""
     query, analysis, size = task.query, result.analysis, task.query.game.rules.size
     perspective, is_black = query.settings.perspective, result.to_play == BLACK
     sign = 1 if perspective in ("SIDETOMOVE", "BLACK" if is_black else "WHITE") else -1
@@ -306,7 +312,8 @@ def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: b
 
 
 def _hashes(result: PositionResult) -> list[str]:
-    """Returns names of the stones with side to move and ko, 32 digits: as they stand, then rotated and reflected."""
+    """Returns hashes of the stones, the side to move and the ko point, 32 hexadecimal digits each, under all eight
+    symmetries; the first is that of the board as it stands."""
     board = result.stones.astype(np.int16)
     if result.ko >= 0:
         board.flat[result.ko] = 3

@@ -1,9 +1,8 @@
-"""Parses a query, a JSON object, into its positions and the settings of their search. Every query is checked as a whole
-before any of its positions is searched.
+"""Parses and checks a query, a JSON object, before any of its positions is searched.
 
-The keys are those of KataGo's docs/Analysis_Engine.md, the settings' names those of its config files, -override-config
-and `overrideSettings`. Where KataGo and zerogo differ: boards are square, `whiteHandicapBonus` may only be "0";
-`includeMovesOwnershipStdev`, `rootFpuReductionMax` and unknown keys and settings only cause a warning on stderr."""
+Its keys are those of KataGo's docs/Analysis_Engine.md; settings have the names of KataGo's config files,
+-override-config and `overrideSettings`. Unlike in KataGo, boards are square and `whiteHandicapBonus` may only be "0";
+`includeMovesOwnershipStdev`, `rootFpuReductionMax` and unknown keys and settings cause a warning on stderr."""
 
 import contextlib
 import hashlib
@@ -28,7 +27,7 @@ MOST_CONFIG_BYTES = 2**18
 LEAST_SIZE = 2  # KataGo's
 MOST_KOMI = 150.0
 MOST_PRIORITY = 2**62 - 1
-MOST_VISITS = 2**50  # KataGo's; a tree ends where memory does, see `engine.AnalysisEngine`
+MOST_VISITS = 2**50  # KataGo's; memory allows fewer, see `engine.AnalysisEngine`
 PERSPECTIVES = ("BLACK", "WHITE", "SIDETOMOVE")
 WITHOUT_EFFECT = remarks("query", is_supported=False)
 INCLUDES = ("includeOwnership", "includeOwnershipStdev", "includeMovesOwnership", "includePolicy", "includePVVisits")
@@ -43,7 +42,7 @@ Move = tuple[Colour, int]
 
 
 class QueryError(InputError):
-    """A query that can't be answered; field: the key at fault."""
+    """An invalid query. field: the key at fault."""
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)
@@ -54,10 +53,10 @@ class QueryError(InputError):
 class AnalysisSettings:
     """The settings of a search and its report.
 
-    max_visits: of the root, including its own evaluation. max_time: seconds. perspective: the side of the reported
-    winrates, scores and ownership. wide_root_noise: w >= 0 raises the root's prior to the power 1 / (4 w + 1), as in
-    KataGo; KataGo's random bonus is left out, so that replies are reproducible. root_policy_temperature: T raises the
-    prior to the power 1 / T. pv_length: moves of a line after its first."""
+    max_visits: of the root, its own evaluation included. max_time: seconds. perspective: the side for which winrates,
+    scores and ownership are reported. wide_root_noise: w raises the root's prior to the power 1 / (4 w + 1), as in
+    KataGo, but without KataGo's random bonus, so that replies are reproducible. root_policy_temperature: T raises the
+    root's prior to the power 1 / T. pv_length: moves of a principal variation after its first."""
 
     max_visits: int = 500
     max_time: float = math.inf
@@ -72,8 +71,8 @@ class AnalysisSettings:
         return 1.0 / (self.root_policy_temperature * (4.0 * self.wide_root_noise + 1.0))
 
     def changed(self, values: Mapping[str, Any]) -> tuple["AnalysisSettings", list[str]]:
-        """Returns the settings with changes under KataGo's names, and the names without a meaning here. Values may be
-        texts, as in config files. Raises InputError for a value that is not allowed."""
+        """Returns the settings with the values of some of KataGo's names, and the names that zerogo does not know.
+        Values may be texts, as in config files. Raises InputError for a value that is not allowed."""
         changes = {}
         for name in [name for name in values if name in SETTINGS]:
             field, check, low, high = SETTINGS[name]
@@ -83,11 +82,11 @@ class AnalysisSettings:
 
 @dataclass(frozen=True)
 class Query:
-    """One line's positions, checked but for the legality of its moves.
+    """One query, checked except for the legality of its moves.
 
-    game: with a setup, and moves in any order of colours. turns: the positions, each the number of moves before it and
-    its priority. included: fields of INCLUDES in a reply. report_every: seconds between reports, infinite for none,
-    first_report: until the first. restrictions: moves that the search may not consider. warnings: (field, sentence)."""
+    game: its moves may be by any colour. turns: of each position the number of moves before it, and its priority.
+    included: which of INCLUDES a reply has. report_every, first_report: seconds between reports and until the first
+    one, infinite for none. restrictions: moves that the search may not consider. warnings: (field, sentence)."""
 
     id: str
     game: GameRecord
@@ -100,15 +99,15 @@ class Query:
     warnings: tuple[tuple[str, str], ...] = ()
 
     def key(self, turn: int) -> int:
-        """Returns 63 bits that key the random draws of a position's search, equal for equal rules, starts and moves."""
+        """Returns 63 bits that key the random draws of a position's search: a hash of rules, start and moves."""
         game, played = self.game, [(colour.value, action) for colour, action in self.game.played()[:turn]]
         text = repr((game.rules, tuple(map(tuple, game.start())), COLOURS[game.first].value, played))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collection[int] | None = None) -> Query:
-    """Returns the query of a JSON object. settings: its defaults. only_sizes: the board sides of the network, None for
-    any. Raises QueryError with the field at fault; the legality of moves is not checked here."""
+    """Returns the query of a JSON object. settings: defaults. only_sizes: the board sides on which the network plays,
+    None for any. Raises QueryError. The legality of the moves is not checked."""
     size = _size(fields, only_sizes)
     setup = _setup(fields, size)
     with at_field("moves"):
@@ -136,21 +135,21 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
 
 
 def whole(name: str, value: Any, low: float, high: float) -> int:
-    """Returns a whole number of a query. Raises InputError for anything else; 3.0 and true are none."""
+    """Returns a whole number of a query. Raises InputError for another value, such as 3.0 or true."""
     if type(value) is not int or not low <= value <= high:
         raise InputError(f"{name} is {quote_json(value)}; it must be a whole number from {low} to {high}")
     return value
 
 
 def number(name: str, value: Any, low: float, high: float) -> float:
-    """Returns a number of a query. Raises InputError for anything else."""
+    """Returns a number of a query. Raises InputError for another value."""
     if type(value) not in (int, float) or not low <= value <= high:
         raise InputError(f"{name} is {quote_json(value)}; it must be a number from {low:g} to {high:g}")
     return float(value)
 
 
 def quote_json(value: Any) -> str:
-    """Returns a value of a query as JSON, shortened to 80 characters, "missing" for None."""
+    """Returns how a message quotes a value of a query: as JSON of at most 80 characters, "missing" for None."""
     if value is None:
         return "missing"
     text = json.dumps(value[:80] if isinstance(value, str) else value, ensure_ascii=False)
@@ -167,7 +166,7 @@ def at_field(field: str) -> Iterator[None]:
 
 
 def list_of(name: str, value: Any, what: str) -> list[Any]:
-    """Returns a list of a query. Raises InputError for anything else. what: its entries."""
+    """Returns a list of a query. what: names its entries, for the error. Raises InputError for another value."""
     if not isinstance(value, list):
         raise InputError(f"{name} is {quote_json(value)}; it must be a list of {what}")
     return value
@@ -180,7 +179,7 @@ def _flag(fields: dict[str, Any], name: str) -> bool:
 
 
 def _seconds(fields: dict[str, Any], name: str) -> float:
-    """Returns a time between reports; infinite where there is none."""
+    """Returns the seconds of a field, infinite where it is missing."""
     with at_field(name):
         return number(name, fields[name], 0.001, 1e6) if name in fields else math.inf
 
@@ -236,7 +235,8 @@ def _setup(fields: dict[str, Any], size: int) -> list[list[int]]:
 
 
 def _first(fields: dict[str, Any], setup: list[list[int]], moves: list[Move]) -> Colour:
-    """Returns who moves first: as given, else who made the first move, else White where Black alone has stones."""
+    """Returns who moves first: `initialPlayer`, else the player of the first move, else White after two or more black
+    stones alone (a handicap), else Black."""
     if "initialPlayer" in fields:
         with at_field("initialPlayer"):
             return _colour(fields["initialPlayer"])
@@ -247,7 +247,7 @@ def _first(fields: dict[str, Any], setup: list[list[int]], moves: list[Move]) ->
 
 
 def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
-    """Returns the turns to analyse with their priorities, rising and each once."""
+    """Returns the turns to analyse with their priorities, in rising order without repetition."""
     if "priority" in fields and "priorities" in fields:
         raise QueryError("priority and priorities are both given; only one of them may be", "priority")
     with at_field("analyzeTurns"):
@@ -283,7 +283,7 @@ def _rules(fields: dict[str, Any], size: int) -> tuple[Rules, list[tuple[str, st
 
 
 def _komi(value: Any) -> float:
-    """Returns a komi, of the query or inside its rules. Raises InputError for one that KataGo refuses."""
+    """Returns a komi of the query or of its rules. Raises InputError for one that KataGo refuses."""
     komi = number("komi", value, -MOST_KOMI, MOST_KOMI)
     if 2 * komi != int(2 * komi):
         raise InputError(f"komi is {quote_json(komi)}; it must be a whole number of half points")
@@ -291,7 +291,7 @@ def _komi(value: Any) -> float:
 
 
 def _settings(fields: dict[str, Any], settings: AnalysisSettings) -> tuple[AnalysisSettings, list[str]]:
-    """Returns the settings of the query, and the names in overrideSettings that have no meaning here."""
+    """Returns the settings of the query, and the names in overrideSettings that zerogo does not know."""
     with at_field("overrideSettings"):
         overrides = fields.get("overrideSettings", {})
         if not isinstance(overrides, dict):
@@ -306,7 +306,7 @@ def _settings(fields: dict[str, Any], settings: AnalysisSettings) -> tuple[Analy
 
 
 def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
-    """Returns the moves that the search may not consider, by avoidMoves or allowMoves; None where there are none."""
+    """Returns the restrictions of avoidMoves and allowMoves, None where every move may be considered."""
     entries: dict[str, list[Entry]] = {}
     for name in ("avoidMoves", "allowMoves"):
         with at_field(name):
@@ -324,7 +324,7 @@ def _restriction(name: str, entry: Any, size: int) -> Entry:
 
 
 def _plain(value: Any) -> Any:
-    """Returns the number of a text, as config files give them; anything else stays as it is."""
+    """Returns the value of a text from a config file, such as "12"; other values are returned unchanged."""
     if isinstance(value, str):
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(value)

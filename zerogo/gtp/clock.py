@@ -21,11 +21,11 @@ from zerogo.players.live import LiveGame
 KGS_KINDS = {"none": "", "absolute": "M", "byoyomi": "M S PERIODS", "canadian": "M S MOVES"}
 KATA_KINDS = KGS_KINDS | {"fischer": "M INCREMENT", "fischer-capped": "M INCREMENT MOST_MAIN MOST_A_MOVE"}
 COMMAND_KINDS = {"kgs-time_settings": KGS_KINDS, "kata-time_settings": KATA_KINDS}
-MIN_SECONDS = 0.01  # one step of the search is done in any case
+MIN_SECONDS = 0.01  # of a move, which has at least one step of the search
 MAX_SECONDS = 10.0**7  # of main time or a period
 MAX_NUMBER = 10**6  # of moves or periods
-MOVES_A_POINT = 0.45  # moves of one side that a game takes, for each point of the board: it shares out the main time
-MIN_MOVES_A_POINT = 0.15  # and how many there may always still be
+# Moves of one side in a game, per point of the board, and the fewest that are assumed to be left.
+MOVES_A_POINT, MIN_MOVES_A_POINT = 0.45, 0.15
 
 
 class TimeLeft(NamedTuple):
@@ -69,8 +69,8 @@ class Clock:
         self.is_reported = False
 
     def set_gtp(self, main: float, period: float, moves: int) -> None:
-        """Takes GTP's `time_settings`: absolute where the period is 0, no limit where only the moves are 0 (and, as in
-        GNU Go, for `0 0 0`, since no time is not meant), else Canadian."""
+        """Sets the clocks by GTP's `time_settings`: absolute time where the period is 0, no limit where only the moves
+        are 0, else Canadian. `0 0 0` is no limit, as in GNU Go."""
         if period > 0 and moves > 0:
             self.restart(Settings("canadian", main, period, moves))
         elif period > 0 or main == 0:
@@ -79,7 +79,7 @@ class Clock:
             self.restart(Settings("absolute", main))
 
     def report(self, player: Colour, seconds: float, number: int) -> None:
-        """Takes the controller's own figures (`time_left`): number 0 is main time."""
+        """Sets one clock to the controller's (`time_left`); number 0 is main time."""
         self.left[player] = TimeLeft(max(0.0, seconds), number)
         self.is_reported = True
 
@@ -98,7 +98,7 @@ class Clock:
             available = left.seconds  # what the move adds comes after it
         elif left.number > 0:
             fair = left.seconds / (left.number if kind == "canadian" else 1)
-            # Where a period really begins only the controller knows; shares that are all equal fit into any.
+            # Only the controller knows where a period begins; equal shares fit into every period.
             seconds, available = fair if self.is_reported else min(fair, share), left.seconds
         else:
             seconds, available = max(left.seconds / max(1, moves_left), share), left.seconds + share
@@ -135,7 +135,7 @@ class Clock:
 
 
 def moves_left(game: LiveGame) -> int:
-    """Returns how many moves of one side the game may still take: main time is shared out over them."""
+    """Returns an estimate of the moves that one side has left; main time is divided over them."""
     points = game.size**2
     stones = sum(stone > 0 for row in game.state.stones() for stone in row)
     return max(4, round(MIN_MOVES_A_POINT * points), round(MOVES_A_POINT * points - stones / 2))

@@ -1,7 +1,7 @@
 """A search over a network or random playouts. A `SearchPlayer` plays its best move. An `Analyst` analyses positions:
 the candidate moves with winrate, score and best line, and the ownership of points."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 
@@ -343,16 +343,16 @@ class Analysis:
         return np.sqrt(np.average((boards - mean) ** 2, axis=0, weights=weights))
 
 
-Previews = dict[int, np.ndarray]  # the ownership after moves of one position, float32 [N, N], by action
+MoveOwnership = dict[int, np.ndarray]  # the ownership after moves of one position, float32 [N, N], by action
 
 
 @torch.inference_mode()
 def read_analyses(
-    tree: Tree, game_index: Tensor, evaluation: Evaluation, previews: list[Previews], settings: SearchConfig
+    tree: Tree, game_index: Tensor, evaluation: Evaluation, after_moves: list[MoveOwnership], settings: SearchConfig
 ) -> list[Analysis]:
     """Returns the analyses of some games of a search: game_index int64 [K].
 
-    evaluation: of their roots, by `Analyst.evaluate`. previews: of their children, by `evaluate_children`. settings:
+    evaluation: of their roots, by `Analyst.evaluate`. after_moves: of their children, by `evaluate_children`. settings:
     the search's. The values of the tree contain a part for points (`score_weight`), which is subtracted by the scores;
     that estimate was off by up to 0.03 at a weight of 0.1."""
     first = game_index * tree.num_nodes
@@ -387,7 +387,7 @@ def read_analyses(
     def _candidate(game: int, line: list[tuple[int, int]]) -> Candidate:
         pv, pv_visits = zip(*line, strict=True)
         numbers = {name: float(array[game, pv[0]]) for name, array in moves.items()}
-        ownership = previews[game].get(pv[0])
+        ownership = after_moves[game].get(pv[0])
         return Candidate(pv[0], pv_visits[0], pv=pv, pv_visits=pv_visits, ownership=ownership, **numbers)
 
     return [
@@ -400,26 +400,26 @@ def read_analyses(
 
 
 def moves_to_evaluate(
-    tree: Tree, game_index: Tensor, previews: list[Previews], limits: Sequence[int | None] = (MAX_SCORED_MOVES,)
+    tree: Tree, game_index: Tensor, after_moves: list[MoveOwnership], limits: Iterable[int | None] = (MAX_SCORED_MOVES,)
 ) -> list[list[int]]:
     """Returns the best moves of each game's root that `evaluate_children` has not evaluated. limits: the number of best
     moves of each game, None for all visited ones."""
-    ranked = zip(visited_moves(tree, game_index), previews, limits, strict=True)
-    return [[action for action in actions[:limit] if action not in preview] for actions, preview, limit in ranked]
+    ranked = zip(visited_moves(tree, game_index), after_moves, limits, strict=True)
+    return [[action for action in actions[:limit] if action not in of_game] for actions, of_game, limit in ranked]
 
 
 def evaluate_children(
-    analyst: Analyst, states: board.State, actions: list[list[int]], previews: list[Previews]
+    analyst: Analyst, states: board.State, actions: list[list[int]], after_moves: list[MoveOwnership]
 ) -> None:
-    """Evaluates the positions after some moves of each game in one batch, and adds their ownership to `previews`, for
-    the side that moves. actions: of each game."""
+    """Evaluates the positions after some moves of each game in one batch. Adds the ownership, for the side that moves,
+    to `after_moves`. actions: of each game."""
     pairs = [(game, action) for game, moves in enumerate(actions) for action in moves]
     if not pairs:
         return
     game_index, moves = torch.tensor(pairs, device=states.device).unbind(1)
     evaluation = analyst.evaluate(board.step(states.select(game_index), moves), quick=True)
     for (game, action), ownership in zip(pairs, (-evaluation.ownership).cpu().numpy(), strict=True):
-        previews[game][action] = ownership
+        after_moves[game][action] = ownership
 
 
 def visited_moves(tree: Tree, game_index: Tensor) -> list[list[int]]:

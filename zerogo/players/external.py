@@ -40,9 +40,9 @@ MOST_BYTES = 1 << 18  # of an engine's output before a reply is complete; more i
 KEPT_OF_STDERR = 4000  # bytes
 START_SECONDS = 120.0  # for a process's first answer, at least: KataGo loads its network
 QUIT_SECONDS = 1.0
-# Beside each engine, so that it ends with this process however that dies, and if it ignores the end of its input: the
-# pipe to this shell closes then. What the kernel offers (PR_SET_PDEATHSIG) goes by the thread that started the engine,
-# and misses what that has started.
+# A shell beside each engine. When this process ends, however that happens, the pipe to the shell closes and the shell
+# kills the engine. PR_SET_PDEATHSIG is no substitute: it follows the thread that started the engine, and does not reach
+# the engine's own children.
 GUARD = "trap '' HUP INT QUIT TERM; read -r never; kill -9 -{}"
 MOST_QUOTED = 60  # characters of an engine's text, in a report
 COLOURS = ("b", "w")
@@ -169,7 +169,7 @@ class EngineProcess:
             if key.fileobj is stdin:
                 try:
                     self._outgoing = self._outgoing[os.write(key.fd, self._outgoing) :]
-                except BrokenPipeError:  # that the reader has died is seen at its output
+                except BrokenPipeError:  # the engine has ended, which its output shows
                     self._outgoing = b""
                 if not self._outgoing:
                     self._selector.unregister(stdin)
@@ -286,7 +286,7 @@ class Worker:
 
     def _commands(self) -> str:
         """Returns the names of the engine's commands, empty where it refuses to list them; it can play without."""
-        for is_numbering in (True, False):  # it may be that it trips over the numbers
+        for is_numbering in (True, False):  # some engines can't parse numbers
             self.process.is_numbering = is_numbering
             with contextlib.suppress(Refusal):
                 (listed,) = self.process.ask(["list_commands"], max(START_SECONDS, self.seconds))

@@ -15,7 +15,7 @@ from zerogo.players import require_size
 from zerogo.players.analyst import (
     Analysis,
     Analyst,
-    Previews,
+    MoveOwnership,
     evaluate_children,
     moves_to_evaluate,
     read_analyses,
@@ -106,7 +106,7 @@ class AnalysisSession:
         """Forgets all trees."""
         self._kept_trees: dict[_Key, SearchState] = {}
         self._key = self._state = self._evaluation = None
-        self._previews: Previews = {}
+        self._after_moves: MoveOwnership = {}
 
     @torch.inference_mode()
     def set_position(
@@ -132,7 +132,7 @@ class AnalysisSession:
                 self._search_state = self._search.init(state, self.capacity // 2)
             else:
                 self._search_state = self._enlarge(kept, state, self.capacity)
-        self._key, self._state, self._evaluation, self._previews = key, state, None, {}
+        self._key, self._state, self._evaluation, self._after_moves = key, state, None, {}
         self._search_state.states = state
         self._begin()
 
@@ -147,7 +147,7 @@ class AnalysisSession:
         if limit is not None:
             search_state.budget.clamp_(max=before + limit)
         self._search.simulate(search_state)
-        # The host looks at every step here, so bounded selections need not grow with them.
+        # The host reads the depth after every step here, so the bound need not grow by one with each.
         search_state.depth_bound = int(search_state.deepest.max())
         search_state.budget.copy_(budget)
         return int(search_state.done) - before
@@ -166,12 +166,12 @@ class AnalysisSession:
         assert self._key is not None, "set a position first"
         self._evaluation = self._evaluation or self.analyst.evaluate(self._state)
         root = self._search_state.tree, self._game_index
-        (missing,) = moves_to_evaluate(*root, [self._previews]) if ownerships else ([],)
+        (missing,) = moves_to_evaluate(*root, [self._after_moves]) if ownerships else ([],)
         for action in missing:
             if interrupted():
                 return None
-            evaluate_children(self.analyst, self._state, [[action]], [self._previews])
-        return read_analyses(*root, self._evaluation, [self._previews], self._search.settings)[0]
+            evaluate_children(self.analyst, self._state, [[action]], [self._after_moves])
+        return read_analyses(*root, self._evaluation, [self._after_moves], self._search.settings)[0]
 
     def value_of(self, game: LiveGame, to_play: Colour, action: int, simulations: int) -> float:
         """Returns a move's value, -1 to 1 for `to_play`, after a search of that move alone, and then restores the

@@ -10,8 +10,8 @@ A broken file is refused in one sentence. Missing or odd properties are replaced
 * HA without stones: GTP's fixed points if White moves first; where Black does, Black places them as moves.
 * Illegal moves are read; `replay` reports the first one.
 
-A file's bytes become text before sgfmill parses it: in Shift-JIS, GBK and Big5 the second byte of a character may be
-that of `]` or a backslash. A node is sgfmill's property map, name to raw UTF-8 values; a line ends at a leaf."""
+Bytes are decoded before sgfmill parses them: in Shift-JIS, GBK and Big5 the second byte of a character may equal `]` or
+a backslash. A node is sgfmill's property map, name to raw UTF-8 values; a line ends at a leaf."""
 
 import codecs
 import contextlib
@@ -41,7 +41,7 @@ RULES = "ZGRU"  # our own property: all of the rules as JSON, where RU's word al
 STRUCTURE = ("FF", "GM", "CA", "SZ", "KM", "B", "W", "AB", "AW", "AE", "PL", RULES)
 DEFAULT_SIZE = 19
 DEFAULT_RULES = "chinese"
-# Root properties that a record holds elsewhere, or that say nothing about the game once it is read.
+# Root properties that fields of a record hold, or that say nothing about the game.
 _READ_ELSEWHERE = {*STRUCTURE, *"AP RU HA PB PW RE DT EV RO C SBKV SBKS".split()}
 _HUNDREDTHS_FROM = 200  # no komi is so high, and KM[200] is 2 points at the least
 _NUMBER = re.compile(r"[+-]?\d{1,12}(?:[.,]\d{0,400})?|[+-]?[.,]\d{1,400}")

@@ -186,7 +186,7 @@ def evaluate_winrates(game: ShownGame, analyst: Analyst) -> np.ndarray:
 # The views
 
 
-class Shown(NamedTuple):
+class Drawing(NamedTuple):
     """A view of a scene as text and as a picture. draw: returns the picture, uint8 [height, width, 3]."""
 
     text: str
@@ -199,46 +199,47 @@ def _draw_board(scene: Scene, caption: str, **marks: Any) -> np.ndarray:
     return picture.board_image(scene.stones, scene.last_action, caption=caption, **marks)
 
 
-def _board(scene: Scene) -> Shown:
+def _board(scene: Scene) -> Drawing:
     black, white = (scene.game.state.captures[player] for player in (Colour.BLACK, Colour.WHITE))
     prisoners = f", prisoners: Black has {black}, White {white}" if black or white else ""
     rules = f"komi {scene.game.rules.komi:g}{prisoners}"
-    return Shown(f"{picture.board_text(scene.stones, scene.last_action)}\n{rules}", partial(_draw_board, scene, rules))
+    text = f"{picture.board_text(scene.stones, scene.last_action)}\n{rules}"
+    return Drawing(text, partial(_draw_board, scene, rules))
 
 
-def _policy(scene: Scene) -> Shown:
+def _policy(scene: Scene) -> Drawing:
     prior = scene.evaluation.prior[0]
     *shares, share_of_pass = (100 * prior).tolist()
     labels = [f"{share:.1f}" if share >= 0.05 else "" for share in shares]
     text, on_pass = picture.grid_text(labels, scene.game.size, scene.stones), f"pass {share_of_pass:.1f} %"
     caption, heat = f"probability of each move, %; {on_pass}", picture.policy_heat(prior)
-    return Shown(f"{text}\n{on_pass}", partial(_draw_board, scene, caption, heat=heat))
+    return Drawing(f"{text}\n{on_pass}", partial(_draw_board, scene, caption, heat=heat))
 
 
-def _visits(scene: Scene) -> Shown:
+def _visits(scene: Scene) -> Drawing:
     visits = scene.analysis.visits_by_action
     *counts, passes = visits.tolist()
     labels = [picture.shorten_count(count) if count else "" for count in counts]
     caption = f"visits of each move, {visits.sum()} in all; pass {passes}"
     heat = torch.from_numpy(visits) / max(1, visits.sum()), labels, picture.VISITS
     text = picture.grid_text(labels, scene.game.size, scene.stones)
-    return Shown(f"{text}\npass {passes} visits of {visits.sum()}", partial(_draw_board, scene, caption, heat=heat))
+    return Drawing(f"{text}\npass {passes} visits of {visits.sum()}", partial(_draw_board, scene, caption, heat=heat))
 
 
-def _ownership(scene: Scene) -> Shown:
+def _ownership(scene: Scene) -> Drawing:
     owned, score = scene.to_play.sign * scene.evaluation.ownership[0], _score_text(scene)
     shares = [f"{round(share):+d}" for share in (100 * owned).flatten().tolist()]
     text = f"{picture.grid_text(shares, scene.game.size)}\n+100 is Black's for sure, -100 White's; {score}"
-    return Shown(text, partial(_draw_board, scene, score, ownership_black=owned))
+    return Drawing(text, partial(_draw_board, scene, score, ownership_black=owned))
 
 
-def _value(scene: Scene) -> Shown:
+def _value(scene: Scene) -> Drawing:
     rates, score = evaluate_winrates(scene.shown_game, scene.models.analyst), _score_text(scene)
     shares = [f"{100 * rate:5.1f}" for rate in rates]
     rows = [f"{start:4d}: {' '.join(shares[start : start + 10])}" for start in range(0, len(shares), 10)]
     text = "\n".join([score, "Black's win rate in % after each move:", *rows])
     width = max(CHART_WIDTH, (scene.game.size + 1) * scene.cell)
-    return Shown(text, partial(picture.winrate_chart, rates, scene.move, width, CHART_HEIGHT, score))
+    return Drawing(text, partial(picture.winrate_chart, rates, scene.move, width, CHART_HEIGHT, score))
 
 
 def _score_text(scene: Scene) -> str:
@@ -246,20 +247,20 @@ def _score_text(scene: Scene) -> str:
     return f"on average {'B' if score >= 0 else 'W'}+{abs(score):.1f}, Black wins {100 * (1 + value) / 2:.1f} %"
 
 
-def _candidates(scene: Scene) -> Shown:
+def _candidates(scene: Scene) -> Drawing:
     candidates, caption = scene.analysis.candidates, scene.analysis.text(scene.to_play, scene.game.size)
     text = picture.candidates_text(candidates, scene.game.size) if candidates else caption
-    return Shown(text, partial(_draw_board, scene, caption, candidates=candidates))
+    return Drawing(text, partial(_draw_board, scene, caption, candidates=candidates))
 
 
-def _line(scene: Scene) -> Shown:
+def _line(scene: Scene) -> Drawing:
     best, colours = scene.analysis.best, (scene.to_play.value, scene.to_play.other.value)
     moves = [] if best is None else [(action, colours[ply % 2]) for ply, action in enumerate(best.pv)]
     caption = scene.analysis.text(scene.to_play, scene.game.size)
-    return Shown(caption, partial(_draw_board, scene, caption, line=moves))
+    return Drawing(caption, partial(_draw_board, scene, caption, line=moves))
 
 
-def _planes(scene: Scene) -> Shown:
+def _planes(scene: Scene) -> Drawing:
     """Every plane, below the encoder's name and its inputs that belong to the whole position."""
     encoder = scene.models.encoder
     inputs = zip(encoder.global_names, encoder.globals(scene.state)[0].tolist(), strict=True)
@@ -269,14 +270,14 @@ def _planes(scene: Scene) -> Shown:
     for plane, name in zip(scene.planes, names, strict=True):
         labels = ["" if value == 0 else f"{value:.3g}" for value in plane.flatten().tolist()]
         lines += [f"plane {name}", picture.grid_text(labels, scene.game.size)]
-    return Shown("\n".join(lines), partial(picture.planes_image, scene.planes, names, scene.stones, heading=heading))
+    return Drawing("\n".join(lines), partial(picture.planes_image, scene.planes, names, scene.stones, heading=heading))
 
 
 class SceneView(NamedTuple):
     """One thing to show. title: over it. needs: the field of `Models` that it can't do without."""
 
     title: str
-    show: Callable[[Scene], Shown]
+    show: Callable[[Scene], Drawing]
     needs: str = "analyst"
 
 

@@ -166,8 +166,8 @@ class GoPlugin(base_plugin.TBPlugin):
         games: dict[int, list] = {}
         for _, folder in run.sources:
             for changed, name, length in self.folder.listing(folder)[:MOST_OPENED]:
-                if glance := self.folder.glance(folder / name, changed, length):
-                    games.setdefault(glance.size, []).append((glance.opening, glance.result[:1]))
+                if summary := self.folder.summary(folder / name, changed, length):
+                    games.setdefault(summary.size, []).append((summary.opening, summary.result[:1]))
         chosen = size if size in games else max(games, key=lambda one: len(games[one]), default=9)
         tree = self._jobs.one("openings", {"size": chosen, "games": games.get(chosen, [])[:MOST_OPENED]})
         return tree | {"sizes": sorted(games)}
@@ -247,14 +247,14 @@ class JobProcess:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
-        self._door: socket.socket | None = None  # over which the process gets the requests' connections
+        self._control: socket.socket | None = None  # passes the connection of each request to the process
         self._lock, self._room = threading.Lock(), threading.Semaphore(MOST_WAITING)
 
     def start(self) -> None:
         """Starts the process if there is none."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
-                self._door, theirs = socket.socketpair()
+                self._control, theirs = socket.socketpair()
                 # With -P, and not by multiprocessing, which would import modules from the folder it is started in.
                 words = [sys.executable, "-P", "-m", "zerogo.tensorboard_plugin.jobs", str(theirs.fileno())]
                 self._process = subprocess.Popen(
@@ -276,7 +276,7 @@ class JobProcess:
         try:
             with ours:
                 with theirs:
-                    socket.send_fds(self._door, [b"+"], [theirs.fileno()])
+                    socket.send_fds(self._control, [b"+"], [theirs.fileno()])
                 ours.send_bytes(json.dumps({"job": job, "fields": fields, "client": client}).encode())
                 while time.monotonic() < until:
                     answer = json.loads(ours.recv_bytes()) if ours.poll(BEAT_SECONDS) else {"part": {}}

@@ -16,10 +16,10 @@ from zerogo.system import bounds
 
 MOST_FOLDERS, MOST_DEPTH = 10_000, 4  # that are looked at, and how far down
 MOST_GAME_BYTES = 2**19  # of a game that is shown
-GLANCED_BYTES, MOST_HEAD, OPENING = 2**18, 4096, 6  # of a game in a list: read; with names and result; moves compared
-MOST_GLANCES = 100_000  # games, some 500 bytes each
-LISTED, SECONDS = 50, 0.7  # games of a page, and how long one request looks for them
-RUNS_HOLD = 2.0  # seconds for which the list of runs is taken to be true
+SUMMARY_BYTES, MOST_HEAD, OPENING = 2**18, 4096, 6  # of a game in a list: read; with names and result; moves compared
+KEPT_SUMMARIES = 100_000  # games, some 500 bytes each
+LISTED, SECONDS = 50, 0.7  # games of a page, and the time limit of one request for them
+RUNS_HOLD = 2.0  # seconds for which the list of runs is kept
 GAME_FOLDERS = {"games": "self-play", "matches": "match", "played": "played"}  # of a run, with the kinds of their games
 OF_A_RUN = {*GAME_FOLDERS, "actors", "checkpoints", "snapshots", "replay", "logs"}
 NETWORKS = (".pt", ".bin.gz", ".txt.gz")  # endings of checkpoints and of KataGo's networks
@@ -32,7 +32,7 @@ _END = re.compile(rb"ended by: (\w{1,20})")
 _ENDS = {"R": "resigned", "T": "time", "F": "fault"}
 
 
-class Glance(NamedTuple):
+class GameSummary(NamedTuple):
     """A game as a list shows it. size: N. end: how it ended. opening: its first moves, as SGF letters with commas."""
 
     size: int
@@ -60,7 +60,7 @@ class Folder:
 
     def __init__(self, root: str | os.PathLike) -> None:
         self.root = Path(root).resolve()
-        self.glance = lru_cache(MOST_GLANCES)(_glance)
+        self.summary = lru_cache(KEPT_SUMMARIES)(_read_file_summary)
         self._listings: dict[Path, tuple[float, list[tuple[int, str, int]]]] = {}
         self._runs: tuple[float, list[ListedRun]] = (-1e9, [])
         self._lock = threading.Lock()
@@ -188,24 +188,24 @@ class Folder:
                 continue
             if len(page) == LISTED or time.monotonic() > until:
                 break
-            looked, last, glance = looked + 1, f"{changed} {path}", self.glance(self.root / path, changed, size)
-            if glance is not None and _passes_filters(glance, filters):
+            looked, last, summary = looked + 1, f"{changed} {path}", self.summary(self.root / path, changed, size)
+            if summary is not None and _passes_filters(summary, filters):
                 about = {"path": path, "run": run, "kind": kind, "when": changed // 10**9}
-                page.append({name: value for name, value in glance._asdict().items() if name != "opening"} | about)
+                page.append({name: value for name, value in summary._asdict().items() if name != "opening"} | about)
         else:
             last = ""
         return {"games": page, "next": last, "total": len(every), "looked": looked}
 
 
-def _glance(path: Path, changed: int, size: int) -> Glance | None:
+def _read_file_summary(path: Path, changed: int, size: int) -> GameSummary | None:
     """Returns the facts of a game for a list, None where the file is no game or can't be read. changed, size: the
     time (ns) and size (bytes) of the file; the game is read again when they differ."""
     with suppress(OSError, InputError), bounds.open_regular(path, "game", follow_links=False) as file:
-        return read_glance(file.read(GLANCED_BYTES))
+        return read_summary(file.read(SUMMARY_BYTES))
     return None
 
 
-def read_glance(data: bytes) -> Glance | None:
+def read_summary(data: bytes) -> GameSummary | None:
     """Returns the facts of a game for a list, by its first bytes; None where they are no SGF. It finds what zerogo and
     most programs write; opening a game uses `zerogo.sgf`."""
     if b"(" not in data[:200] or b";" not in data[:400]:
@@ -219,10 +219,10 @@ def read_glance(data: bytes) -> Glance | None:
     how = how or _ENDS.get(text["RE"][2:3], "passes" if text["RE"] not in ("", "?") else "unfinished")
     size = int(text["SZ"]) if re.fullmatch(r"\d{1,2}", text["SZ"]) else 19
     opening = b",".join(move for _, move in moves[:OPENING]).decode()
-    return Glance(size, text["PB"], text["PW"], text["RE"], len(moves), how, opening)
+    return GameSummary(size, text["PB"], text["PW"], text["RE"], len(moves), how, opening)
 
 
-def _passes_filters(game: Glance, filters: dict[str, str]) -> bool:
+def _passes_filters(game: GameSummary, filters: dict[str, str]) -> bool:
     """Whether filters allow a game."""
     players = f"{game.black}\n{game.white}".lower()
     return (

@@ -65,7 +65,7 @@ RESULT = re.compile(r"[BW]\+(R|\d{1,4}(\.\d{1,2})?)|0|\?")
 Part = dict[str, Any]
 
 
-class Desk:
+class JobCache:
     """What jobs share: networks and games of recent requests. cpu: processor seconds before the present job."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ def _plain(path: str) -> Path:
 # Games
 
 
-def read_game(desk: Desk, request: Part) -> Iterator[Part]:
+def read_game(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields a game file's tree: its main line, and variations as far as there is room; data: the file in base64."""
     try:
         data = base64.b64decode(request["data"], validate=True)
@@ -222,7 +222,7 @@ def _board_words(size: int) -> Part:
     return {"stars": picture.star_points(size), "columns": coords.GTP_COLUMNS[:size]}
 
 
-def new_game(desk: Desk, request: Part) -> Iterator[Part]:
+def new_game(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields the tree of a new game, with the size and rules of the network where the request names one."""
     size = None if request.get("size") is None else whole("size", request["size"], 1, 25)
     if request["networks"]:
@@ -241,24 +241,24 @@ def new_game(desk: Desk, request: Part) -> Iterator[Part]:
     yield dataclasses.asdict(rules) | _board_words(rules.size) | {"nodes": tree, "notes": []}
 
 
-def play_move(desk: Desk, request: Part) -> Iterator[Part]:
+def play_move(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields the position after the last move of a position, or the reason why it is illegal."""
-    yield _node(desk.game(request["position"]).state)
+    yield _node(cache.game(request["position"]).state)
 
 
-def write_text(desk: Desk, request: Part) -> Iterator[Part]:
+def write_text(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields a game with its variations as SGF. lines: the positions at their ends, the main line first. left_out in
     the answer: the number of lines that begin with other stones, or exceed the limit of a file."""
     if bounds.misfit(lines := request["lines"], [dict], "lines") or not lines:
         raise InputError("lines must be a list of positions")
-    first, *others = [_record(desk, request | {"position": line}) for line in lines[:MOST_LINES]]
+    first, *others = [_record(cache, request | {"position": line}) for line in lines[:MOST_LINES]]
     same = [record for record in others if record.start() == first.start() and record.rules == first.rules]
     yield {"sgf": sgf.to_text(first, same), "left_out": len(lines) - 1 - len(same)}
 
 
-def save_game(desk: Desk, request: Part) -> Iterator[Part]:
+def save_game(cache: JobCache, request: Part) -> Iterator[Part]:
     """Writes a played game into the file that the server has chosen."""
-    record = _record(desk, request)
+    record = _record(cache, request)
     if not record.moves:
         raise InputError("nothing has been played yet, so there is no game to save")
     path = Path(request["path"])
@@ -268,33 +268,33 @@ def save_game(desk: Desk, request: Part) -> Iterator[Part]:
     yield {"saved": path.name}
 
 
-def _record(desk: Desk, request: Part) -> sgf.GameRecord:
+def _record(cache: JobCache, request: Part) -> sgf.GameRecord:
     """Returns the record of a request's position, with its names and result."""
     names = {name: str(request.get(name, name))[:80] for name in ("black", "white")}
     result = request.get("result") or sgf.UNKNOWN_RESULT
     if not isinstance(result, str) or not RESULT.fullmatch(result):
         raise InputError(f"the result is {quote(result)}; allowed are such as B+3.5, W+R, 0 and ?")
-    return desk.game(request["position"]).record(result=result, **names)
+    return cache.game(request["position"]).record(result=result, **names)
 
 
 # Networks and searches
 
 
-def think(desk: Desk, request: Part) -> Iterator[Part]:
+def think(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields the evaluations of a position by up to two networks, then reports of their searches until each has its
     visits. `network` in a part is the network's place in the request."""
-    game, began = desk.game(request["position"]), time.monotonic()
+    game, began = cache.game(request["position"]), time.monotonic()
     visits = whole("visits", request.get("visits", 0), 0, MOST_VISITS)
-    sessions = [desk.session(path, game, request.get("on_device")) for path in request["networks"][:2]]
+    sessions = [cache.session(path, game, request.get("on_device")) for path in request["networks"][:2]]
     for place, session in enumerate(sessions):
-        yield {"network": place, "name": session.analyst.name} | _evaluated(session.analyst, game) | desk.cost(began)
+        yield {"network": place, "name": session.analyst.name} | _evaluated(session.analyst, game) | cache.cost(began)
     if not visits:
         return
     for session in sessions:
         session.set_position(game)
     for place in _searching(sessions, visits, began):
         report = {} if place is None else {"network": place} | _searched(sessions[place].analysis(), game)
-        yield report | desk.cost(began)
+        yield report | cache.cost(began)
 
 
 def _searching(sessions: list[AnalysisSession], visits: int, began: float) -> Iterator[int | None]:
@@ -337,32 +337,32 @@ def _hex(colour: picture.RGB) -> str:
     return "#" + "".join(f"{round(part):02x}" for part in colour[:3])
 
 
-def over_time(desk: Desk, request: Part) -> Iterator[Part]:
+def over_time(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields the evaluation of a position by each of many networks, without a search."""
-    game, began = desk.game(request["position"]), time.monotonic()
+    game, began = cache.game(request["position"]), time.monotonic()
     for place, path in enumerate(request["networks"][:MOST_NETWORKS]):
         try:
-            analyst = desk.session(path, game).analyst
+            analyst = cache.session(path, game).analyst
         except InputError as error:  # one of many may be pruned, or of another size
             yield {"network": place, "error": str(error)}
             continue
         fields = _evaluated(analyst, game)
         top = sorted(enumerate(fields["policy"]), key=lambda move: -move[1])[:3]
-        yield {"network": place, "name": analyst.name, "moves": top} | fields | desk.cost(began)
+        yield {"network": place, "name": analyst.name, "moves": top} | fields | cache.cost(began)
 
 
-def curve(desk: Desk, request: Part) -> Iterator[Part]:
+def curve(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields a network's winrates and scores of all positions of a line, some at a time."""
-    game, began = desk.game(request["position"]), time.monotonic()
-    analyst, start = desk.session(request["networks"][0], game).analyst, 0
+    game, began = cache.game(request["position"]), time.monotonic()
+    analyst, start = cache.session(request["networks"][0], game).analyst, 0
     for winrates, scores in analyst.evaluate_game(game.record(), len(game.moves), quick=True):
-        yield {"name": analyst.name, "from": start, "winrates": winrates, "scores": scores} | desk.cost(began)
+        yield {"name": analyst.name, "from": start, "winrates": winrates, "scores": scores} | cache.cost(began)
         start += len(winrates)
 
 
-def planes(desk: Desk, request: Part) -> Iterator[Part]:
+def planes(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields the input of a network for a position: its planes, and its inputs of the whole position."""
-    game, saved = desk.game(request["position"]), checkpoint.load(_plain(request["networks"][0]))
+    game, saved = cache.game(request["position"]), checkpoint.load(_plain(request["networks"][0]))
     encoder, state = saved.encoder(), game.tensor()
     values = encoder.planes(state)[0].flatten(1)
     numbers = zip(encoder.global_names, encoder.globals(state)[0].tolist(), strict=True)
@@ -373,26 +373,26 @@ def planes(desk: Desk, request: Part) -> Iterator[Part]:
 # Play
 
 
-def choose_move(desk: Desk, request: Part) -> Iterator[Part]:
+def choose_move(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields the visits of a network's search so far, at last its move: an action, or None where it resigns."""
-    game, began = desk.game(request["position"]), time.monotonic()
+    game, began = cache.game(request["position"]), time.monotonic()
     visits = whole("visits", request["visits"], 1, MOST_VISITS)
-    session = desk.session(request["networks"][0], game, request.get("on_device"))
+    session = cache.session(request["networks"][0], game, request.get("on_device"))
     session.set_position(game)
     for place in _searching([session], visits, began):
         if place is not None:
-            yield {"visits": session.visits} | desk.cost(began)
+            yield {"visits": session.visits} | cache.cost(began)
     analysis = session.analysis()
     action = decide(game, game.to_play, analysis, MoveChoiceSettings())
-    yield {"action": action} | _searched(analysis, game) | desk.cost(began)
+    yield {"action": action} | _searched(analysis, game) | cache.cost(began)
 
 
-def score(desk: Desk, request: Part) -> Iterator[Part]:
+def score(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields the score of a position without its dead stones. Dead are the points of `dead`, after the string at
     `toggle` has changed sides between dead and alive; without `dead` the network and searches decide."""
-    game = desk.game(request["position"])
+    game = cache.game(request["position"])
     if (dead := request.get("dead")) is None:
-        judge = Judge(desk.session(request["networks"][0], game).analyst)
+        judge = Judge(cache.session(request["networks"][0], game).analyst)
         stones = set(judge(game, time.monotonic() + JUDGE_SECONDS, is_over=True).dead)
     else:
         points = list_of("dead", dead, "points")[: game.size**2]
@@ -411,7 +411,7 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
 # Runs
 
 
-def status(desk: Desk, request: Part) -> Iterator[Part]:
+def status(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields the newest numbers of a run, its alarms, ratings and matches. metrics, pool: their files, or None."""
     from zerogo.arena import pool  # these two imports take a second, for which a board need not wait
     from zerogo.pipeline.sanity_checks import CHECKS
@@ -443,7 +443,7 @@ def _metrics(path: str | None) -> tuple[Part, list[list]]:
     return latest, [row for row in rates if row[2] is not None]
 
 
-def openings(desk: Desk, request: Part) -> Iterator[Part]:
+def openings(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields the openings of games up to symmetry, as a tree: count, wins of Black, move, and children, the most
     frequent first. games: [moves as SGF letters, result's letter] each."""
     size = whole("size", request["size"], 1, 25)
@@ -471,7 +471,7 @@ def _branch(lines: list[tuple[list[int], str]], depth: int, budget: list[int]) -
     return {"count": len(lines), "black": wins, "children": children}
 
 
-def in_flight(desk: Desk, request: Part) -> Iterator[Part]:
+def in_flight(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields boards of the unfinished games in a run's newest snapshot."""
     path = _plain(request["path"])
     if path.stat().st_size > MAX_SNAPSHOT_BYTES:
@@ -487,35 +487,35 @@ def in_flight(desk: Desk, request: Part) -> Iterator[Part]:
 
 LONG = (think, over_time, curve, choose_move, score, planes, in_flight)
 SHORT = (read_game, new_game, play_move, write_text, save_game, status, openings)
-JOBS: dict[str, Callable[[Desk, Part], Iterator[Part]]] = {job.__name__: job for job in LONG + SHORT}
+JOBS: dict[str, Callable[[JobCache, Part], Iterator[Part]]] = {job.__name__: job for job in LONG + SHORT}
 
 
 class JobLoop:
-    """Runs the jobs that arrive over a socket, the door, as connections with one request each."""
+    """Runs jobs. control: the socket over which the server passes a connection for each request."""
 
-    def __init__(self, desk: Desk, door: socket.socket) -> None:
-        self.desk, self.door = desk, door
+    def __init__(self, cache: JobCache, control: socket.socket) -> None:
+        self.cache, self.control = cache, control
         # The jobs with their connections and clients; nobody waits for the first one.
         self._long: deque[tuple[Iterator, Connection | None, str]] = deque([(self._begin(), None, "")])
 
     def run(self) -> None:
         """Runs jobs until no request has come for `IDLE_SECONDS`. Raises EOFError where the server has ended."""
-        while self._long or wait([self.door], IDLE_SECONDS):
-            if not self._long or wait([self.door], 0):
+        while self._long or wait([self.control], IDLE_SECONDS):
+            if not self._long or wait([self.control], 0):
                 self._take()
             elif not self._step(*self._long[0]):
                 self._long.popleft()
-                self.desk.cpu = time.process_time()
+                self.cache.cpu = time.process_time()
 
     def _begin(self) -> Iterator:
         """Compiles loops at the usual priority, while nobody waits for a board, and then lowers the priority."""
-        yield from self.desk.warm()
+        yield from self.cache.warm()
         with suppress(OSError):
             os.nice(NICENESS)
 
     def _take(self) -> None:
         """Takes in the next request, which ends an earlier one of the same client."""
-        sign, handles, *_ = socket.recv_fds(self.door, 1, 1)
+        sign, handles, *_ = socket.recv_fds(self.control, 1, 1)
         if not sign:
             raise EOFError
         connection = Connection(handles[0])
@@ -525,7 +525,7 @@ class JobLoop:
                 self._long.remove(entry)
                 _answer(entry[1], {"done": True})
             job = JOBS[request["job"]]
-            entry = job(self.desk, request["fields"]), connection, request["client"]
+            entry = job(self.cache, request["fields"]), connection, request["client"]
             if job in LONG:
                 self._long.append(entry)
             else:
@@ -566,4 +566,4 @@ def _answer(connection: Connection | None, fields: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     with suppress(EOFError, ConnectionError):
-        JobLoop(Desk(), socket.socket(fileno=int(sys.argv[1]))).run()
+        JobLoop(JobCache(), socket.socket(fileno=int(sys.argv[1]))).run()
