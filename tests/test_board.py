@@ -13,7 +13,7 @@ from torch import Tensor
 from zerogo import board, kernels
 from zerogo.board import State, flood, rng
 from zerogo.board import state as states
-from zerogo.board.position import legal_rows, point_keys
+from zerogo.board.position import legal_rows
 from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
 from zerogo.rules import SUPERKO, Rules
@@ -278,32 +278,3 @@ def test_leaves(name: str, way: str) -> None:
     assert met["finished"] or length < 9
     assert met["repeats"] or "superko" not in name or name.startswith("no")
     assert set(LEAF_FIELDS) <= {field.name for field in dataclasses.fields(roots)}
-
-
-def test_kernels_compile() -> None:
-    """To machine code without memory beside the registers, since a game's state must stay in them."""
-    pytest.importorskip("triton")
-    from compiling import ARCHITECTURES, compile_call
-
-    from zerogo.kernels.cuda import board as on_cuda
-    from zerogo.kernels.cuda import leaf_states
-    from zerogo.kernels.shared import HistoryFields
-
-    state = board.new_games(2, [Rules(19, suicide=True), Rules(19, superko="situational")])
-    state = dataclasses.replace(state, links=state.links[:, :0])
-    keys = point_keys(19, torch.device("cpu"))
-    history = {name: getattr(state, name) for name in HistoryFields._fields}
-    line, words, moves = paths_down(state, torch.arange(2), 2, seed=1)
-    calls = [
-        (on_cuda.flood, state.on_board, state.on_board),
-        (on_cuda.exact_legal_rows, state, keys),
-        (on_cuda.step_, state, torch.tensor([0, 1]), keys, history),
-        (leaf_states.step_leaves, state, line, words, moves, keys),
-    ]
-    for function, *arguments in calls:
-        found = compile_call(function, *arguments)
-        assert set(found) == set(ARCHITECTURES)
-        for architecture, launched in found.items():
-            assert launched, f"{function.__name__} launches nothing"
-            for name, used in launched.items():
-                assert used["spills"] == 0 and used["registers"] <= 128, (architecture, name, used)

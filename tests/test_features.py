@@ -116,14 +116,14 @@ WITHOUT_LADDERS = [group for group in PLANES if group not in LADDERS]
 
 @pytest.mark.parametrize("by", [("numba", "plain"), pytest.param(("triton",), marks=pytest.mark.gpu)])
 def test_all_groups_on_small_boards(by: tuple[str, ...]) -> None:
-    assert run(RULES, 90, 0.09, WITHOUT_LADDERS, 1, *by) > 150
+    assert run(RULES, 90, 0.05, WITHOUT_LADDERS, 1, *by) > 100
 
 
 @ONLY_TRITON
 def test_all_groups_by_triton(way: str) -> None:
     """A ladder takes the interpreter seconds."""
     assert run(RULES[:3], 30, 0.06, WITHOUT_LADDERS, 1, way) > 3
-    assert run(RULES[:1], 30, 0.04, sorted(LADDERS), 1, way) > 0
+    assert run(RULES[:1], 30, 0.02, sorted(LADDERS), 1, way) > 0
 
 
 @pytest.mark.parametrize("by", ["numba", pytest.param("triton", marks=pytest.mark.gpu)])
@@ -157,7 +157,7 @@ def test_tactics_of_crowded_boards_and_spirals(way: str) -> None:
     it, or dies."""
     boards = [crowded(size, seed, 0.35) for seed, size in enumerate((5, 7, 9, 5, 8))]
     boards += [spiral(9)[0], crowded(19, 2, 0.25)]
-    for number, rows in enumerate(boards):
+    for number, rows in enumerate(boards[3 if way == "triton" and not HAS_CUDA else 0 :]):
         for to_play in (1, 2) if len(rows) < 19 else (1,):
             rules = Rules(len(rows), suicide=(number + to_play) % 2 == 0)
             seen = {0: Seen([GameState.from_stones(rows, to_play, rules)])}
@@ -218,9 +218,9 @@ def test_unknown_encoders(asked: str | list[str], sentence: str) -> None:
         make_encoder(asked, komi_input=True)
 
 
-@pytest.mark.parametrize("name", [*ENCODERS, ["stones", "bans", "komi_parity"]])
-def test_every_encoder_plays_and_learns(name: str | list[str], tmp_path: Path) -> None:
-    """A whole tiny run: self-play, samples, training, checkpoint; then the network searches."""
+@pytest.mark.parametrize("name", ["alphago48", "katago22", ["stones", "bans", "komi_parity"]])
+def test_encoders_play_and_learn(name: str | list[str], tmp_path: Path) -> None:
+    """A whole tiny run: self-play, samples, training, checkpoint; then the network searches. Other runs have zero17."""
     asked = name if isinstance(name, str) else json.dumps(name)
     train(tiny.config(f"features.encoder={asked}", f"run.directory={tmp_path}", "pipeline.iterations=1"))
     loaded = checkpoint.load_newest(tmp_path / "tiny")
@@ -230,9 +230,8 @@ def test_every_encoder_plays_and_learns(name: str | list[str], tmp_path: Path) -
     search = Search(evaluator, SearchConfig(algorithm="puct"))
     found = search.run(play_random([Rules(3, 4.5)] * 2, 3), 8, seed=1)
     assert (found.visits.sum(1) >= 8).all()
-    other = "zero17" if name != "zero17" else "alphago48"
     with pytest.raises(InputError, match="features.encoder"):
-        checkpoint.require_compatible(loaded, tiny.config(f"features.encoder={other}"))
+        checkpoint.require_compatible(loaded, tiny.config())
 
 
 ALL = "all"

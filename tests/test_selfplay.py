@@ -148,7 +148,7 @@ def test_the_side_that_resigns_loses_and_the_board_stays_unknown(value_black: fl
 
 def test_only_full_searches_are_learned_and_their_share_is_right() -> None:
     settings = ("selfplay.full_share=0.3", "selfplay.cheap_simulations=2", "game.move_cap=24")
-    selfplay, collected = table_games(*settings, num_games=40)
+    selfplay, collected = table_games(*settings, num_games=20)
     samples = collected.all_samples()
     found = set(zip(samples.game.tolist(), samples.ply.tolist(), strict=True))
     expected = set()
@@ -185,7 +185,7 @@ def test_short_values_are_averages_of_root_values_and_the_result(overrides: list
 def test_openings_are_drawn_from_the_prior_and_not_learned(algorithm: str) -> None:
     """The number of drawn plies has the mean that was asked for; what follows is searched, and learned."""
     overrides = f"search.algorithm={algorithm}", "selfplay.opening_plies=0.2", "selfplay.slots=32"
-    _, collected = table_games(*overrides, num_games=200)
+    _, collected = table_games(*overrides, "selfplay.full_simulations=2", num_games=200)
     samples = collected.all_samples()
     first = torch.full((int(samples.game.max()) + 1,), 99).scatter_reduce(0, samples.game, samples.ply.long(), "amin")
     plies = first[first < 99].to(torch.float32)
@@ -219,7 +219,7 @@ search.algorithm=puct search.keep_tree=false game.random_komi_share=0.7"""
 @pytest.mark.parametrize("overrides", KINDS.splitlines())
 def test_a_game_is_the_same_alone_and_among_many(overrides: str) -> None:
     together: dict[int, FinishedGame] = {}
-    for games in (1, 7, 4):
+    for games in (1, 7):
         settings, number = (*overrides.split(), f"selfplay.slots={games}", "game.move_cap=24"), 3 if games == 1 else 8
         _, collected = table_games(*settings, num_games=number)
         for game in collected.games:
@@ -227,19 +227,19 @@ def test_a_game_is_the_same_alone_and_among_many(overrides: str) -> None:
     assert len(together) >= 8 and len({tuple(game.moves) for game in together.values()}) > len(together) // 2
 
 
-@pytest.mark.parametrize("way", ["kernels", "torch"])
+@pytest.mark.parametrize(("way", "number"), [("kernels", 32), ("torch", 4)])
 @pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
-def test_same_seeds_same_games_move_for_move(algorithm: str, way: str) -> None:
+def test_same_seeds_same_games_move_for_move(algorithm: str, way: str, number: int) -> None:
     """As before the search was rewritten: tests/data/games-5x5.json, by algorithm and number of the game a letter for
-    each move, A to Y for the points 0 to 24 and Z for a pass. Torch, which is slow, plays the first of them."""
-    words = "game.size=5 game.komi=24.5 game.move_cap=40 search.leaves=1 search.max_considered=8 selfplay.slots=16"
-    words += " selfplay.full_simulations=16 selfplay.cheap_simulations=6 selfplay.full_share=0.6 selfplay.sgf_share=1"
-    settings = tiny.config(f"search.algorithm={algorithm}", *words.split())
+    each move, A to Y for the points 0 to 24 and Z for a pass. Of torch, which is slow, a few are asked for."""
+    words = "game.size=5 game.komi=24.5 game.move_cap=40 search.leaves=1 search.max_considered=8 selfplay.sgf_share=1"
+    words += " selfplay.full_simulations=16 selfplay.cheap_simulations=6 selfplay.full_share=0.6"
+    settings = tiny.config(f"search.algorithm={algorithm}", "selfplay.slots=16", *words.split())
     expected = json.loads((Path(__file__).parent / "data" / "games-5x5.json").read_text())[algorithm]
     with kernels.plain() if way == "torch" else nullcontext():
-        games = tiny.self_play(settings, tiny.Table(), 7).play(64 if way == "kernels" else 8).games
+        games = tiny.self_play(settings, tiny.Table(), 7).play(number).games
     found = {str(game.number): "".join(ascii_uppercase[move] for move in game.moves) for game in games}
-    assert len(expected) == 64 and len(found) >= (64 if way == "kernels" else 8)
+    assert len(found.keys() & expected.keys()) >= number
     assert {number: found[number] for number in expected if number in found} == found
 
 
@@ -309,7 +309,7 @@ def test_nobody_resigns_before_enough_games_were_played_out() -> None:
 
 def test_only_games_in_which_nobody_may_resign_are_learned_from() -> None:
     settings = ("selfplay.resign_share=0.6", "selfplay.resign_min_ply=3", "game.komi=0")
-    selfplay, collected = table_games(*settings, num_games=40)
+    selfplay, collected = table_games(*settings, num_games=24)
     expected = []
     for game in collected.games:
         may_resign = float(rng.uniform(rng.key(3, torch.tensor(game.number), Purpose.RESIGN), 1)) < 0.6
@@ -322,9 +322,8 @@ def test_only_games_in_which_nobody_may_resign_are_learned_from() -> None:
     assert torch.allclose(found, torch.tensor(sorted(expected))) and len(expected) > 5
 
 
-@pytest.mark.parametrize("komi", [4.5, 0.0])
-def test_a_share_of_games_drawn_by_number_is_written_as_sgf(komi: float, tmp_path: Path) -> None:
-    _, collected = table_games(f"game.komi={komi}", "selfplay.sgf_share=0.4", num_games=30)
+def test_a_share_of_games_drawn_by_number_is_written_as_sgf(tmp_path: Path) -> None:
+    _, collected = table_games("game.size=3", "game.komi=3", "selfplay.sgf_share=0.4", num_games=30)
     drawn = rng.uniform(rng.key(3, torch.arange(100), Purpose.SGF), 1).squeeze(1)
     assert all(drawn[game.number] < 0.4 for game in collected.games) and 3 < len(collected.games) < 25
     selfplay.write_games(tmp_path, collected.games, "tiny")
@@ -333,6 +332,7 @@ def test_a_share_of_games_drawn_by_number_is_written_as_sgf(komi: float, tmp_pat
         record, score = sgf.read(tmp_path / f"game-{game.number:08d}.sgf"), game.score_black
         assert (record.rules, record.moves) == (game.rules, game.moves)
         assert record.result == ("0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}")
+    assert len({(game.score_black > 0) - (game.score_black < 0) for game in collected.games}) == 3
 
 
 def test_a_resigned_game_says_so(tmp_path: Path) -> None:
@@ -447,18 +447,19 @@ def test_memory_is_that_of_the_games(monkeypatch) -> None:
     assert slots._games_in_memory(*alone, tiny.CPU) == slots.MOST
 
 
-def test_a_run_keeps_the_numbers_that_it_found(pretended: list[int], tmp_path: Path, capsys) -> None:
+def test_a_run_keeps_the_numbers_that_it_found(pretended: list[int], tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(slots, "_games_in_memory", lambda *_: 9)
     words = (f"run.directory={tmp_path}", *AUTO[:2], "pipeline.iterations=1")
     train(tiny.config(*words))
-    assert "\nself-play: 256 games at once: " in capsys.readouterr().out
+    assert "\nself-play: 9 games at once: " in capsys.readouterr().out
     stored = config.load(tmp_path / "tiny" / "config.yaml")
-    assert (stored.selfplay.slots, stored.search.leaves) == (256, 1)
+    assert (stored.selfplay.slots, stored.search.leaves) == (9, 1)
     saved = checkpoint.newest(tmp_path / "tiny").config
-    assert (saved.selfplay.slots, saved.search.leaves) == (256, 1)
+    assert (saved.selfplay.slots, saved.search.leaves) == (9, 1)
     pretended.clear()
     train(tiny.config(*words[:-1], "pipeline.iterations=2"), resume=True)
     assert not pretended and "self-play:" not in capsys.readouterr().out
-    assert config.load(tmp_path / "tiny" / "config.yaml").selfplay.slots == 256
+    assert config.load(tmp_path / "tiny" / "config.yaml").selfplay.slots == 9
     setup = cli.set_up(tiny.config(*words, "run.seed=2"))
     generate(setup, checkpoint.newest(tmp_path / "tiny"), 5, tmp_path / "games")
     assert "self-play: 5 games at once: " in capsys.readouterr().out

@@ -14,9 +14,10 @@ from zerogo.board.rng import Purpose
 from zerogo.kernels.shared import ROWS
 from zerogo.tuning import trials
 
-SIZES = dict.fromkeys(kernels.NAMES["cuda"], (9, 19)) | dict.fromkeys(("board", "draws", "scoring"), (9,))
-SIZES |= {"tree": (9, 19, 25), "ladders": (19,)}
+SIZES = dict.fromkeys(kernels.NAMES["cuda"], (19,)) | dict.fromkeys(("draws", "scoring"), (9,))
+SIZES |= {"tree": (9, 25), "planes": (9, 19)}
 MOST_SPILLS = {"tree": 64, "roots": 64}  # bytes of a thread, elsewhere none
+MOST_REGISTERS = dict.fromkeys(("board", "leaf_states"), 128)  # as a game's state must stay in them
 
 
 def launch_all(name: str, size: int) -> None:
@@ -33,6 +34,7 @@ def test_kernels_compile(name: str, size: int) -> None:
     pytest.importorskip("triton")
     for launched in compile_call(launch_all, name, size).values():
         assert launched and all(used["spills"] <= MOST_SPILLS.get(name, 0) for used in launched.values()), launched
+        assert all(used["registers"] <= MOST_REGISTERS.get(name, 255) for used in launched.values()), launched
         assert name != "scoring" or not any(used["shared"] for used in launched.values())
 
 
