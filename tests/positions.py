@@ -15,10 +15,10 @@ from zerogo.game import Board, Point
 from zerogo.rules import Rules
 
 
-def play_random(rules: list[Rules], plies: int, seed: int = 0) -> board.State:
+def play_random(rules: list[Rules], plies: int, seed: int = 0, start: board.State | None = None) -> board.State:
     """Returns games after random legal moves, passes only where nothing else is legal."""
     generator = torch.Generator().manual_seed(seed)
-    state = board.new_games(len(rules), rules)
+    state = start or board.new_games(len(rules), rules)
     for _ in range(plies):
         weights = board.legal_actions(state).to(torch.float32)
         weights[:, -1] = 1e-6

@@ -9,12 +9,12 @@ import tiny
 import torch
 from positions import play_random
 
-from zerogo import board
+from zerogo import board, scoring
 from zerogo.board import symmetry
 from zerogo.board.flood import pack_rows, unpack_rows
 from zerogo.config.sections import VALUE_POOLING
 from zerogo.errors import InputError
-from zerogo.evaluator import Evaluation, Evaluator
+from zerogo.evaluator import Evaluation, Evaluator, score_of
 from zerogo.features import make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.rules import Rules
@@ -117,6 +117,19 @@ def test_mixed_sizes(symmetries: str, value_pooling: str) -> None:
 
             assert torch.allclose(mixed.ownership[game, :size, :size], own.ownership[0], atol=1e-5)
             assert not mixed.ownership[game, size:].any() and not mixed.ownership[game, :, size:].any()
+
+
+@pytest.mark.parametrize("plies", [0, 9, 40])
+def test_the_score_of_a_final_ownership_is_the_games_score(plies: int) -> None:
+    """By area and by territory, with captures, suicides and stones that stood at the start."""
+    rules = [Rules(5, 0.5), Rules(5, 6.5, scoring="territory"), Rules(4, 2.0, suicide=True, scoring="territory")] * 8
+    stones = torch.zeros(len(rules), 5, 5, dtype=torch.int8)
+    stones[12:, 1, 2:4] = 1
+    state = play_random(rules, plies, start=board.from_stones(stones, torch.ones(len(rules), dtype=torch.int8), rules))
+    score_black, ownership_black = scoring.result_black(state)
+    sign = torch.where(state.to_play == board.BLACK, 1.0, -1.0)
+    assert torch.equal(score_of(ownership_black * sign.view(-1, 1, 1), state), score_black * sign)
+    assert plies < 40 or (state.captures[4:] > 0).any(0).all()
 
 
 def test_unknown_symmetries() -> None:

@@ -21,7 +21,7 @@ from zerogo.config.sections import KATAGO_HEADS, TRUNK
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import KataGoNetwork, inference_copy, katago_format
-from zerogo.network.trainer import make_optimizer
+from zerogo.network.trainer import Trainer, make_optimizer
 from zerogo.pipeline import generate, train
 from zerogo.players.analyst import make_analyst, make_player
 from zerogo.replay.shards import load_shard
@@ -204,6 +204,27 @@ def test_settings_make_a_network_from_nothing() -> None:
         )
     with pytest.raises(InputError, match="'reply', which architecture katago lacks"):
         NetworkConfig(architecture="katago")
+
+
+def test_rotary_frequencies_do_not_decay() -> None:
+    """A state of an optimiser that numbers them among the matrices, as an earlier version did, is still read."""
+    network, encoder = some_network(), INPUTS
+    trainer = Trainer(network, encoder, Config().training, KATAGO_HEADS, "cpu", torch.float32)
+    decaying, others = trainer.optimizer.param_groups
+    frequencies = {id(part) for name, part in network.named_parameters() if name.endswith("frequencies")}
+    assert frequencies and frequencies <= {id(part) for part in others["params"]}
+    assert {part.ndim for part in decaying["params"]} == {2, 4}
+    parameters = list(network.parameters())
+    earlier = torch.optim.AdamW(
+        [{"params": [part for part in parameters if (part.ndim > 1) == is_matrix]} for is_matrix in (True, False)]
+    )
+    for number, part in enumerate(parameters):
+        part.grad = torch.full_like(part, number + 1)
+    earlier.step()
+    trainer.load_state_dict(trainer.state_dict() | {"optimizer": earlier.state_dict()})
+    statistics = trainer.optimizer.state
+    for number, part in enumerate(parameters):
+        assert torch.allclose(statistics[part]["exp_avg"], torch.full_like(part, 0.1 * (number + 1)))
 
 
 def test_a_run_from_a_file_is_written_again(tmp_path: Path) -> None:

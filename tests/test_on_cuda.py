@@ -358,7 +358,7 @@ def test_simulations_wait_for_nothing(settings: SearchConfig, leaves: int, rules
 def test_games_that_stay_keep_their_trees_without_waiting() -> None:
     state, made = games(RULES[0]).to(CUDA), Search(TableEvaluator(), dataclasses.replace(GUMBEL, keep_tree=False))
     with BY_KERNELS():
-        search_state, index = made.run(state, 4).tree, torch.arange(6, device=CUDA)
+        search_state, index = made.run(state, 4).search_state, torch.arange(6, device=CUDA)
         with no_waiting():
             made.advance(search_state, index, torch.where(index < 3, 0, -1), state)
     assert (search_state.tree.size > 0).tolist() == [False] * 3 + [True] * 3

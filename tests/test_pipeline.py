@@ -197,6 +197,21 @@ def test_the_newest_state_is_exported_that_of_a_snapshot_too(copied: Path) -> No
     commands.main_train(commands.parse_train(command))
 
 
+def test_a_snapshot_of_a_version_with_other_names_is_read(copied: Path) -> None:
+    path = snapshots.paths(copied / "tiny")[-1]
+    snapshot = checkpoint.load(path)
+    iteration, plan = snapshot.run["iteration"], snapshot.run["games"]["plan"]
+    now = {"iteration": dict(iteration), "plan": dict(plan)}
+    iteration["first"], iteration["steps"] = iteration.pop("first_step"), iteration.pop("planned_steps")
+    plan["is_full"] = plan.pop("is_learned")
+    checkpoint.save(path, snapshot)
+    start = next(snapshots.starts(copied / "tiny"))
+    assert (
+        start.run["iteration"].keys() == now["iteration"].keys()
+        and start.run["games"]["plan"].keys() == now["plan"].keys()
+    )
+
+
 def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:
     for path in checkpoint.paths(without_snapshots(copied / "tiny")):
         path.unlink()

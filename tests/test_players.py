@@ -180,7 +180,7 @@ def test_an_analysis_tells_the_chance_to_win_whatever_points_weigh() -> None:
     checkpoint, state = tiny.fresh_checkpoint(tiny.config("game.size=5")), many(BLACK_OWNS_ALL, 1, 1, komi=60.0)
     settings = EvaluationConfig(simulations=64, score_weight=0.1)
     analyst = make_analyst(checkpoint, settings, torch.device("cpu"), torch.float32)
-    tree, evaluation = analyst.search.run(state, 1, seed=3).tree.tree, analyst.evaluate(state)
+    tree, evaluation = analyst.search.run(state, 1, seed=3).search_state.tree, analyst.evaluate(state)
     utility = float(tree.value[0, ROOT])
     assert abs(utility - float(evaluation.value)) > 0.05, "the points weigh"
     tree.visits[0, ROOT], tree.value_sum[0, ROOT], tree.score_sum[0, ROOT] = 1, utility, float(evaluation.score)

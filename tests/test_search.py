@@ -38,12 +38,12 @@ def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, pass
         for turn in range(2):
             past = torch.cat([past, result.action.unsqueeze(1)], dim=1)
             state = board.step(state, result.action)
-            made.advance(result.tree, games, result.action, state)
-            result = made.run(state, 60, seed=4 + turn, tree=result.tree, explore=True)
+            made.advance(result.search_state, games, result.action, state)
+            result = made.run(state, 60, seed=4 + turn, search_state=result.search_state, explore=True)
         for game in range(2):
             if not bool(state.finished[game]):
                 *_, played = searches.replayed(rule, past[game].tolist())
-                met = searches.check_nodes(result.tree, game, played, cap)
+                met = searches.check_nodes(result.search_state, game, played, cap)
                 total = {name: total[name] + number for name, number in met.items()}
     assert total["nodes"] > 600 and total["closed"] > 8 and total["finished"] > 30 and total["draws"] > 3, total
 
@@ -71,7 +71,7 @@ def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig, weight: float,
         sign = 1 if plain.to_play is Colour.BLACK else -1
         scores = {move.action(3): sign * plain.play(move).score_black() for move in plain.legal_moves()}
         results = {action: (score > 0) - (score < 0) for action, score in scores.items()}
-        tree = found.tree.tree
+        tree = found.search_state.tree
         for action, child in enumerate(tree.children[game, ROOT].tolist()):
             if child > NULL_NODE:
                 utility = (1 - weight) * results[action] + weight * 2 / math.pi * math.atan(scores[action] / 6)
@@ -158,15 +158,15 @@ def test_budgets_are_exact_and_sums_add_up(settings: SearchConfig, number: int) 
     made = Search(TableEvaluator(passing=3), several(settings, number))
     found = made.run(state, torch.tensor(BUDGETS), explore=True)
     budgets = torch.where(state.finished, 0, torch.tensor(BUDGETS))
-    assert torch.equal(found.visits.sum(1), budgets) and torch.equal(found.tree.done, budgets)
-    check_sums(found.tree)
+    assert torch.equal(found.visits.sum(1), budgets) and torch.equal(found.search_state.done, budgets)
+    check_sums(found.search_state)
     after = board.step(state, found.action)
-    made.advance(found.tree, torch.arange(8), found.action, after)
-    kept = torch.where(found.tree.tree.size > 0, found.tree.tree.visits[:, ROOT], 1)
-    again = made.run(after, torch.tensor(BUDGETS).flip(0), seed=1, tree=found.tree)
-    assert torch.equal(again.tree.done, torch.where(after.finished, 0, torch.tensor(BUDGETS).flip(0)))
-    assert torch.equal(again.tree.tree.visits[:, ROOT], kept + again.tree.done)
-    check_sums(again.tree, is_kept=True)
+    made.advance(found.search_state, torch.arange(8), found.action, after)
+    kept = torch.where(found.search_state.tree.size > 0, found.search_state.tree.visits[:, ROOT], 1)
+    again = made.run(after, torch.tensor(BUDGETS).flip(0), seed=1, search_state=found.search_state)
+    assert torch.equal(again.search_state.done, torch.where(after.finished, 0, torch.tensor(BUDGETS).flip(0)))
+    assert torch.equal(again.search_state.tree.visits[:, ROOT], kept + again.search_state.done)
+    check_sums(again.search_state, is_kept=True)
     for wrong in (torch.tensor(BUDGETS[1:]), torch.tensor([], dtype=torch.int64), torch.tensor(3)):
         with pytest.raises(ValueError, match=r"budgets of shape \[\d*\] for 8 games"):
             made.run(state, wrong)

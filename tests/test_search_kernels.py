@@ -88,7 +88,7 @@ def test_a_tree_is_filled_to_its_last_node(way: str, settings: SearchConfig) -> 
     states, _ = random_games(Rules(size=4, komi=0.5), 2, 4)
     search = Search(TableEvaluator(), dataclasses.replace(settings, keep_tree=False))
     budgets = torch.tensor([13, 6])
-    plain, ours = compared(way, lambda device: search.run(states.to(device), budgets.to(device)).tree)
+    plain, ours = compared(way, lambda device: search.run(states.to(device), budgets.to(device)).search_state)
     assert int(ours.tree.size[0]) == 14 == ours.tree.num_nodes - 1
     searches.check_sums(plain)
 
@@ -97,9 +97,9 @@ def test_a_tree_is_filled_to_its_last_node(way: str, settings: SearchConfig) -> 
 def test_a_kept_tree_that_would_overflow_is_dropped(way: str, settings: SearchConfig) -> None:
     def run(device: torch.device) -> SearchState:
         states, search = TOYS.new(STARTS[3:]).to(device), search_of(TOYS, settings, device)
-        search_state = search.run(states, 6).tree
+        search_state = search.run(states, 6).search_state
         search_state.tree.size[:] = 9  # as if more were kept
-        return search.run(states, 6, seed=1, tree=search_state).tree
+        return search.run(states, 6, seed=1, search_state=search_state).search_state
 
     assert int(compared(way, run)[1].overflowed) == 1
 
@@ -186,7 +186,7 @@ def test_large_subtrees_are_kept_alike(way: str, settings: SearchConfig, seed: i
     toy = toys.tic_tac_toe(("XX.O.....", "X...O....")[seed])
     with kernels.plain():
         search = Search(toy.evaluator(exact=False), PUCT, game=toy)
-        tree = search.run(toy.new([0] * 5), torch.tensor([60, 40, 50, 60, 3])).tree.tree
+        tree = search.run(toy.new([0] * 5), torch.tensor([60, 40, 50, 60, 3])).search_state.tree
     best = tree.visits[torch.arange(5).unsqueeze(1), tree.children[:, ROOT].clamp(min=0).long()].argmax(1)
     if seed == 0:
         best[1] = 2  # ends the game
@@ -204,7 +204,7 @@ def test_large_subtrees_are_kept_alike(way: str, settings: SearchConfig, seed: i
 def test_moves_that_there_are_not_are_refused() -> None:
     state = board.new_games(3, Rules(size=5))
     search = Search(TableEvaluator(), SearchConfig())
-    search_state = search.run(state, 4).tree
+    search_state = search.run(state, 4).search_state
     for action in (-1, 26, 10**7):
         with pytest.raises(IndexError):
             search.advance(search_state, torch.arange(3), torch.tensor([0, action, 1]), state)

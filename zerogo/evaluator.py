@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from zerogo import board
-from zerogo.board import rng, symmetry
+from zerogo import board, scoring
+from zerogo.board import flood, rng, symmetry
 from zerogo.board.rng import Purpose
 from zerogo.config.sections import SYMMETRIES
 from zerogo.errors import InputError, quote
@@ -117,9 +117,15 @@ class Evaluator:
 
 
 def score_of(ownership: Tensor, state: board.State) -> Tensor:
-    """Returns the side to move's points, komi included, by its ownership: [B, N, N] -> float32 [B]."""
-    komi = torch.where(state.to_play == board.BLACK, state.rules.komi, -state.rules.komi)
-    return ownership.float().sum((1, 2)) - komi
+    """Returns the side to move's points, komi included, by its ownership: [B, N, N] -> float32 [B].
+
+    Ownership adds up to the area. By territory, each stone placed so far costs its side a point of that: it fills a
+    point, or is a prisoner."""
+    komi = state.rules.komi
+    if state.rules.any_territory:
+        placed = flood.count(state.black) - flood.count(state.white) + state.captures[:, 1] - state.captures[:, 0]
+        komi = torch.where(state.rules.scoring == scoring.AREA, komi, komi + placed)
+    return ownership.float().sum((1, 2)) - torch.where(state.to_play == board.BLACK, komi, -komi)
 
 
 def search_heads(heads: Mapping[str, float], score_weight: float) -> tuple[str, ...]:

@@ -55,11 +55,13 @@ class Targets(TensorFields):
         )
 
 
-# The targets of heads of moves, [B, A], and the weight of each sample, [B]. The loss is the cross-entropy in nats.
+# The target of each head, and the weight of each sample in the mean, float32 [B]. For heads of moves the target is [B,
+# A], and a sample's loss is the cross-entropy in nats. For heads of outcomes it is [B, n], from -1 to 1, and a sample's
+# loss is the mean of n cross-entropies in nats, in which the better outcome has probability (1 + tanh(logit)) / 2.
 
 
 def policy_target(targets: Targets) -> tuple[Tensor, Tensor]:
-    """The search's policy, weighted by `policy_weight`."""
+    """The search's policy."""
     return targets.policy, targets.policy_weight
 
 
@@ -75,35 +77,30 @@ def soft_policy_target(targets: Targets) -> tuple[Tensor, Tensor]:
     return soft / soft.sum(-1, keepdim=True), targets.policy_weight
 
 
-# The targets of heads of outcomes, from -1 to 1, and the factors of their losses: [B, n] each. The loss is the
-# cross-entropy of two outcomes in nats, with probability (1 + tanh(logit)) / 2 for the better one. weight: the head's.
-# share: float32 [B], the share of each sample in a mean weighted by `board_weight`.
+def value_target(targets: Targets) -> tuple[Tensor, Tensor]:
+    """The result."""
+    return targets.value.unsqueeze(1), _constants((1.0,), targets.value.device).expand_as(targets.value)
 
 
-def value_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor, Tensor]:
-    """The result, a mean over samples."""
-    number = len(targets.value)
-    return targets.value.unsqueeze(1), _constants((weight / number,), share.device).expand(number, 1)
+def short_values_target(targets: Targets) -> tuple[Tensor, Tensor]:
+    """Averages of later root values, where they are known."""
+    is_known = targets.short_values[:, 0] == targets.short_values[:, 0]  # else all three are NaN
+    return targets.short_values.nan_to_num(0.0), is_known.to(torch.float32)
 
 
-def short_values_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor, Tensor]:
-    """Averages of later root values, a mean over the known ones."""
-    has_value = targets.short_values == targets.short_values  # else NaN
-    return targets.short_values.nan_to_num(0.0), has_value * (weight / has_value.sum().clamp(min=1))
+def ownership_target(targets: Targets) -> tuple[Tensor, Tensor]:
+    """The owner of each point at the end; `_outcome_terms` leaves out points that do not exist."""
+    return targets.ownership.flatten(1), targets.board_weight
 
 
-def ownership_target(targets: Targets, weight: float, share: Tensor) -> tuple[Tensor, Tensor]:
-    """The owner of each point at the end, a mean over the points that exist, weighted by `board_weight`."""
-    owner, share = targets.ownership.flatten(1), (share * weight).unsqueeze(1)
-    if targets.on_board is None:
-        return owner, (share / owner.shape[1]).expand_as(owner)
-    on_board = targets.on_board.flatten(1).to(torch.float32)
-    return owner, share / on_board.sum(1, keepdim=True) * on_board
+def score_target(targets: Targets) -> tuple[Tensor, Tensor]:
+    """The result in points, [B]. The loss is Huber's, in units of SCORE_SCALE points."""
+    return targets.score, targets.board_weight
 
 
 MOVES = {"policy": policy_target, "reply": reply_target, "soft_policy": soft_policy_target}
 OUTCOMES = {"value": value_target, "ownership": ownership_target, "short_values": short_values_target}
-LOSSES = (*MOVES, *OUTCOMES, "score")
+LOSSES = MOVES | OUTCOMES | {"score": score_target}
 
 
 def loss_terms(outputs: NamedTensors, targets: Targets, heads: Mapping[str, float]) -> list[Terms]:
@@ -112,36 +109,40 @@ def loss_terms(outputs: NamedTensors, targets: Targets, heads: Mapping[str, floa
 
     Each of several ranks takes the means of its own share of the batch. Heads of a kind are computed together, since
     launches take a GPU longer than the computation."""
-    learned = {name: function(targets) for name, function in MOVES.items() if name in heads}
-    counts = torch.stack([*(count for _, count in learned.values()), targets.board_weight])
-    weights = _constants((*(-heads[name] for name in learned), 1.0), counts.device)
-    factors = counts * (weights / counts.sum(1).clamp(min=1e-6)).unsqueeze(1)
-    share, terms = factors[-1], []
-    if learned:
-        terms.append(_move_terms(outputs, {name: target for name, (target, _) in learned.items()}, factors[:-1]))
-    outcomes = {name: function(targets, heads[name], share) for name, function in OUTCOMES.items() if name in heads}
-    if outcomes:
-        terms.append(_outcome_terms(outputs, outcomes))
+    learned = {name: function(targets) for name, function in LOSSES.items() if name in heads}
+    weights = torch.stack([weight for _, weight in learned.values()])
+    of_heads = _constants(tuple(heads[name] for name in learned), weights.device)
+    factors = weights * (of_heads / weights.sum(1).clamp(min=1e-6)).unsqueeze(1)  # of each sample's losses: [k, B]
+    moves, outcomes = ({name: learned[name][0] for name in kind if name in learned} for kind in (MOVES, OUTCOMES))
+    of_moves, of_outcomes, of_score = factors.tensor_split([len(moves), len(moves) + len(outcomes)])
+    terms = [_move_terms(outputs, moves, of_moves)] if moves else []
+    terms += [_outcome_terms(outputs, outcomes, of_outcomes, targets.on_board)] if outcomes else []
     if "score" in heads:
         points = outputs["score"] / SCORE_SCALE, targets.score / SCORE_SCALE
-        terms.append((F.huber_loss(*points, reduction="none") * (share * heads["score"]), {"score": 1}))
+        terms.append((F.huber_loss(*points, reduction="none") * of_score[0], {"score": 1}))
     return terms
 
 
 def _move_terms(outputs: NamedTensors, targets: NamedTensors, factors: Tensor) -> Terms:
-    """Returns the cross-entropies of k heads of MOVES, by head. factors: float32 [k, B], factors of each sample's
-    log-probabilities."""
+    """Returns the cross-entropies of k heads of MOVES. targets: by head; factors: float32 [k, B]."""
     log_priors = F.log_softmax(torch.stack([outputs[name] for name in targets]), dim=-1)
-    terms = torch.stack([*targets.values()]) * factors.unsqueeze(-1) * log_priors
+    terms = -factors.unsqueeze(-1) * torch.stack([*targets.values()]) * log_priors
     return terms, dict.fromkeys(targets, terms.shape[-1])
 
 
-def _outcome_terms(outputs: NamedTensors, learned: dict[str, tuple[Tensor, Tensor]]) -> Terms:
-    """Returns the cross-entropies of heads of OUTCOMES. learned: the results of their target functions."""
-    targets, factors = (torch.cat(columns, 1) for columns in zip(*learned.values(), strict=True))
-    logits = torch.cat([outputs[name].reshape(len(targets), -1) for name in learned], 1)
-    terms = F.binary_cross_entropy_with_logits(2 * logits, (1 + targets) / 2, factors, reduction="none")
-    return terms, {name: target.shape[1] for name, (target, _) in learned.items()}
+def _outcome_terms(outputs: NamedTensors, targets: NamedTensors, factors: Tensor, on_board: Tensor | None) -> Terms:
+    """Returns the cross-entropies of k heads of OUTCOMES. targets: by head; factors: float32 [k, B]."""
+    columns = []
+    for (name, target), factor in zip(targets.items(), factors.unsqueeze(2), strict=True):
+        share: Tensor | float = 1 / target.shape[1]
+        if name == "ownership" and on_board is not None:
+            exists = on_board.flatten(1).to(torch.float32)
+            share = exists / exists.sum(1, keepdim=True)
+        columns.append((factor * share).expand_as(target))
+    logits = torch.cat([outputs[name].reshape(len(target), -1) for name, target in targets.items()], 1)
+    goals = (1 + torch.cat([*targets.values()], 1)) / 2
+    terms = F.binary_cross_entropy_with_logits(2 * logits, goals, torch.cat(columns, 1), reduction="none")
+    return terms, {name: target.shape[1] for name, target in targets.items()}
 
 
 @cache

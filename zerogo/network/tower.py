@@ -68,7 +68,7 @@ class MaskedNorm(nn.BatchNorm2d):
     """Batch normalisation with the statistics of the points on the board. It counts no batches."""
 
     def forward(self, x: Tensor, on_board: Tensor | None = None) -> Tensor:
-        """Returns the normalised maps: [B, C, N, N], zero off the board if there is a mask."""
+        """Returns the normalised maps: [B, C, N, N]. Points off the board hold no meaningful numbers."""
         if not self.training or on_board is None:
             statistics = self.running_mean, self.running_var
             return F.batch_norm(x, *statistics, self.weight, self.bias, self.training, self.momentum, self.eps)

@@ -131,8 +131,15 @@ class Trainer:
 
     def _load_optimizer(self, state: dict[str, Any]) -> None:
         """Restores the statistics but not the settings, which another version may have saved with other values."""
-        groups = zip(self.optimizer.state_dict()["param_groups"], state["param_groups"], strict=True)
-        state["param_groups"] = [group | {"lr": saved["lr"]} for group, saved in groups]
+        groups = self.optimizer.state_dict()["param_groups"], state["param_groups"]
+        if [len(group["params"]) for group in groups[0]] != [len(group["params"]) for group in groups[1]]:
+            # An earlier version numbered rotary frequencies among the matrices.
+            earlier = sorted(self.network.parameters(), key=lambda parameter: parameter.ndim <= 1)
+            numbers = {parameter: number for number, parameter in enumerate(earlier)}
+            present = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+            kept = {number: state["state"].get(numbers[parameter]) for number, parameter in enumerate(present)}
+            state["state"] = {number: statistics for number, statistics in kept.items() if statistics}
+        state["param_groups"] = [group | {"lr": saved["lr"]} for group, saved in zip(*groups, strict=True)]
         self.optimizer.load_state_dict(state)
         for parameter, kept in self.optimizer.state.items():  # a fused step requires the parameter's memory layout
             same = {name: part for name, part in kept.items() if part is not None and part.shape == parameter.shape}
@@ -186,10 +193,11 @@ class Trainer:
 
 
 def make_optimizer(network: Network, learning_rate: float) -> torch.optim.Optimizer:
-    """Returns AdamW; convolution kernels and matrices decay, biases and normalisation (one-dimensional) do not."""
+    """Returns AdamW. Convolution kernels and matrices decay; biases, norms and rotary frequencies do not."""
+    decaying = {module.weight for module in network.modules() if isinstance(module, (nn.Conv2d, nn.Linear))}
     parameters = list(network.parameters())  # frozen ones, too: optimiser states are numbered
     groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": WEIGHT_DECAY},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": [p for p in parameters if p in decaying], "weight_decay": WEIGHT_DECAY},
+        {"params": [p for p in parameters if p not in decaying], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, fused=True)

@@ -378,7 +378,8 @@ class Run:
 
     def _sanity_checks(self, numbers: dict[str, float]) -> dict[str, float]:
         """Returns the figures of an iteration's sanity checks, after running the checks on them."""
-        player, learned = (self.state.players or [self.trainer.steps])[-1], self.trainer.steps - self.iteration.first
+        steps = self.trainer.steps
+        player, learned = (self.state.players or [steps])[-1], steps - self.iteration.first_step
         figures = sanity_checks.of_training(numbers, self.replay, player, learned)
         held_out = self.replay.validation_batch(self.config.training.batch)
         if held_out is not None:
@@ -401,8 +402,8 @@ class Run:
             self.replay.add(samples)
         self.iteration.collected.samples.clear()
         batch, is_enough = self.config.training.batch, len(self.replay) >= limits.least_samples(self.config)
-        self.iteration.steps = max(1, self.replay.credit // batch) if is_enough else 0
-        self.iteration.is_learning, self.iteration.first = True, self.trainer.steps
+        self.iteration.planned_steps = max(1, self.replay.credit // batch) if is_enough else 0
+        self.iteration.is_learning, self.iteration.first_step = True, self.trainer.steps
         self.iteration.num_samples = min(len(self.replay), 0 if samples is None else len(samples))
 
     def _write_games(self) -> None:
@@ -415,12 +416,12 @@ class Run:
         """Trains the planned steps, or until the run's time is over; returns the means of their metrics, by tag."""
         distributed.barrier()  # rank 0 may have waited for the disk
         batch, iteration = self.config.training.batch, self.iteration
-        while iteration.steps and self.replay.can_sample(batch) and self._progress() < 1.0:
+        while iteration.planned_steps and self.replay.can_sample(batch) and self._progress() < 1.0:
             begun = time.monotonic()
             self.trainer.set_progress(self._progress())
-            drawn, done = self.replay.sample_batch(batch), self.trainer.steps - iteration.first
+            drawn, done = self.replay.sample_batch(batch), self.trainer.steps - iteration.first_step
             iteration.note(drawn, self.trainer.step(drawn, measures=done % METRICS_EVERY == 0))
-            self.shown.values["learning"] = f"{100 * (learned := (done + 1) / iteration.steps):.0f} %"
+            self.shown.values["learning"] = f"{100 * (learned := (done + 1) / iteration.planned_steps):.0f} %"
             self.shown.part = 0.5 + 0.5 * learned if self.selfplay else 0.0
             self._show()
             self._step_seconds = time.monotonic() - begun
@@ -428,7 +429,7 @@ class Run:
             if done % self._steps_together == 0:
                 self._handle_requests()
         self.shown.values.pop("learning", None)
-        steps = self.trainer.steps - iteration.first
+        steps = self.trainer.steps - iteration.first_step
         if steps == 0:
             return {}
         numbers = iteration.means()

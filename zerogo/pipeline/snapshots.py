@@ -116,7 +116,15 @@ def _load(path: Path) -> Checkpoint:
         raise InputError(f"{what}; start a run with --from")
     if not is_finite([*start.weights.values(), *start.averaged_weights.values()]):
         raise InputError(f"checkpoint {path} has NaN or infinite weights")
+    _rename_(start.run.get("iteration", {}), first="first_step", steps="planned_steps")
+    _rename_(start.run.get("games", {}).get("plan", {}), is_full="is_learned")
     return start
+
+
+def _rename_(fields: dict[str, Any], **names: str) -> None:
+    """Gives fields that have the names of an earlier version their present ones."""
+    for earlier in names.keys() & fields.keys():
+        fields[names[earlier]] = fields.pop(earlier)
 
 
 def require_same_replay(replay: Replay) -> None:
@@ -204,7 +212,8 @@ class Iteration:
     """An unfinished iteration: the results of its games and its training steps so far.
 
     collected: the games' results; once the iteration learns, its num_samples samples are in the replay instead.
-    numbers: the charts' numbers by tag. first: the training step before the iteration. steps: how many it is to make.
+    numbers: the charts' numbers by tag. first_step: the training step before the iteration. planned_steps: how many
+    training steps it is to make.
     sums, counts: sums of the steps' metrics, and of how many steps each. recent: the last batches. seconds: of
     learning."""
 
@@ -212,8 +221,8 @@ class Iteration:
     is_learning: bool = False
     num_samples: int = 0
     numbers: dict[str, float] = field(default_factory=dict)
-    first: int = 0
-    steps: int = 0
+    first_step: int = 0
+    planned_steps: int = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     recent: deque[TrainingBatch] = field(default_factory=lambda: deque(maxlen=STATISTICS_BATCHES))
@@ -246,7 +255,8 @@ class Iteration:
     @classmethod
     def of(cls, state: dict[str, Any], device: torch.device) -> "Iteration":
         """Returns the iteration of a snapshot, with its metrics on a device."""
-        plain = {name: state[name] for name in ("is_learning", "num_samples", "numbers", "first", "steps", "seconds")}
+        plain = ("is_learning", "num_samples", "numbers", "first_step", "planned_steps", "seconds")
+        plain = {name: state[name] for name in plain}
         kept = state["collected"].items()
         collected = SelfPlayResult(**{name: one.tolist() if isinstance(one, Tensor) else one for name, one in kept})
         collected.samples = [Samples.of_records(*state["records"])] if state["records"] else []

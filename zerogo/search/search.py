@@ -38,15 +38,20 @@ class SearchResult:
     visits: int32 [K, A], kept ones included. policy: float32 [K, A], the target to learn, 0 on illegal moves, sums to
     1. value: float32 [K], with PUCT the root's mean, with Gumbel the expectation under the improved policy (the root's
     mean includes moves that were tried and dropped). prior: float32 [K, A], the network's, without noise. action: int64
-    [K], the best move by the algorithm's own measure (`puct.best_moves`; with Gumbel, noise included). tree: the search
-    state, to pass to the search of the next move."""
+    [K], the best move by the algorithm's own measure (`puct.best_moves`; with Gumbel, noise included). search_state: to
+    pass to the search of the next move."""
 
     visits: Tensor
     policy: Tensor
     value: Tensor
     prior: Tensor
     action: Tensor
-    tree: SearchState
+    search_state: SearchState
+
+    @property
+    def tree(self) -> SearchState:
+        """The search state; an earlier name, for programs that still use it."""
+        return self.search_state
 
 
 class Search:
@@ -74,17 +79,18 @@ class Search:
         states: Any,
         budget: int | Tensor,
         seed: int = 0,
-        tree: SearchState | None = None,
+        search_state: SearchState | None = None,
         *,
         game_ids: Tensor | None = None,
         explore: bool = False,
+        tree: SearchState | None = None,
     ) -> SearchResult:
         """Returns the result of `budget` simulations in every game: an int, or int64 [B] for one budget per game.
 
-        tree: the search state of an earlier result, after `advance` to these states. game_ids: int64 [B], by default 0,
-        1, …; random draws depend on seed, game id and ply. explore: with root noise."""
+        search_state: of an earlier result, after `advance` to these states; `tree` is its earlier name. game_ids: int64
+        [B], by default 0, 1, …; random draws depend on seed, game id and ply. explore: with root noise."""
         longest = budget if isinstance(budget, int) else int(budget.max()) if budget.numel() else 0
-        search_state = tree if tree is not None else self.init(states, longest)
+        search_state = search_state or tree or self.init(states, longest)
         search_state.states = states
         games = torch.arange(search_state.num_games, device=search_state.budget.device)
         self.begin(search_state, games, budget, seed, game_ids=game_ids, explore=explore)
@@ -294,7 +300,7 @@ class Search:
         """Returns the results so far of some games (int64 [K], ascending)."""
         fast = kernels.module_for("roots", games.device) if self.settings.algorithm == "gumbel" else None
         if fast is not None:
-            return SearchResult(*fast.result(search_state, games, self.settings), tree=search_state)
+            return SearchResult(*fast.result(search_state, games, self.settings), search_state=search_state)
         nodes = self._roots(search_state, games)
         if self.settings.algorithm == "puct":
             noisy = replace(nodes, prior=search_state.root_prior[games])

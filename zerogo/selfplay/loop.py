@@ -52,10 +52,10 @@ class GameRandomness(TensorFields):
 
 @dataclass(frozen=True)
 class Plan(TensorFields):
-    """What the current searches of B games are for. is_full: bool [B], position and policy are learned. budget: int64
-    [B], simulations."""
+    """What the current searches of B games are for. is_learned: bool [B], the position becomes a sample, its policy a
+    target. budget: int64 [B], simulations."""
 
-    is_full: Tensor
+    is_learned: Tensor
     budget: Tensor
 
 
@@ -304,7 +304,8 @@ class SelfPlay:
 
     def _record(self, game_index: Tensor, before: board.State, actions: Tensor, result: SearchResult) -> None:
         played = {"actions": actions, "policy": result.policy, "root_value": result.value}
-        of_games = {"policy_weight": self.plan.is_full, "game": self.drawn.number, "network_step": self.network_steps}
+        of_games = {"policy_weight": self.plan.is_learned, "game": self.drawn.number}
+        of_games["network_step"] = self.network_steps
         played |= {name: select_games(numbers, game_index) for name, numbers in of_games.items()}
         self.recorder.write(game_index, before, **played)
 
@@ -333,13 +334,13 @@ class SelfPlay:
         ply, number = select_games(self.states.ply, game_index), select_games(self.drawn.number, game_index)
         # Opening plies become no samples, but are searched all the same: games that moved at once would be out of step
         # with the others, and a move in a few games costs as much host time as a move in all.
-        is_full = ply >= select_games(self.drawn.opening, game_index)
+        is_learned = ply >= select_games(self.drawn.opening, game_index)
         budget = torch.full_like(number, self.budgets[0])
         if self.settings.full_share < 1:
             drawn = rng.uniform(rng.key(self.seed, number, ply, Purpose.BUDGET), 1).squeeze(1)
             is_long = drawn < self.settings.full_share
-            budget, is_full = torch.where(is_long, *self.budgets), is_full & is_long
-        plan = Plan(is_full, budget)
+            budget, is_learned = torch.where(is_long, *self.budgets), is_learned & is_long
+        plan = Plan(is_learned, budget)
         if len(game_index) == self.num_games:
             self.plan = plan
         else:
@@ -348,7 +349,7 @@ class SelfPlay:
     def _begin_searches(self, game_index: Tensor, new_roots: Tensor | None = None) -> None:
         """Starts the next searches, as planned. new_roots: see `search.Search.begin`."""
         # Gumbel's noise varies its moves, so cheap searches have it, too; with PUCT the temperature varies them.
-        explore = self.search.settings.algorithm == "gumbel" or select_games(self.plan.is_full, game_index)
+        explore = self.search.settings.algorithm == "gumbel" or select_games(self.plan.is_learned, game_index)
         options = {"game_ids": select_games(self.drawn.number, game_index), "explore": explore, "new_roots": new_roots}
         budgets = select_games(self.plan.budget, game_index)
         self.search.begin(self.search_state, game_index, budgets, self.seed, **options)

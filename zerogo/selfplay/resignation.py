@@ -1,4 +1,4 @@
-"""When self-play resigns: below the highest value at which at most one resignation in twenty is wrong."""
+"""When self-play resigns: below the highest root value at which at most one resignation in twenty is wrong."""
 
 from collections import deque
 
@@ -12,21 +12,20 @@ THRESHOLDS = tuple(-0.5 - 0.01 * k for k in range(50))  # -0.50 to -0.99, the hi
 
 
 class Resignation:
-    """The lowest values that winners and losers saw in games that were played out, and the highest threshold that keeps
-    wrong resignations rare.
+    """The threshold below which a side resigns, from games that were played out (AlphaGo Zero's rule).
 
-    A player resigns once its value falls below the threshold. In the remembered games, at most the share
-    `false_positive` of such resignations would have been the winner's (AlphaGo Zero's rule)."""
+    A side would have resigned such a game if its root value ever fell below the threshold, so the minimum over the game
+    of each side's values is all that is remembered. The threshold is the highest at which at most the share
+    `false_positive` of these resignations would have been the winner's."""
 
     def __init__(self, false_positive: float, min_ply: int = 0) -> None:
         self.false_positive, self.min_ply = false_positive, min_ply
-        self.games: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)  # lowest value of the winner, the loser
+        self.games: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)  # minimum of the winner's values, the loser's
         self.threshold = -2.0  # below every value: nobody resigns
         self.measured = 0.0
 
     def learn(self, values: Tensor, is_black: Tensor, length: Tensor, score_black: Tensor) -> None:
-        """Remembers the lowest value of each side from `min_ply` on, 1 for none, in K games with a score; all on the
-        host.
+        """Remembers K games, all on the host: the minimum of each side's values from `min_ply` on, 1 if it has none.
 
         values: float32 [K, T] by ply, of the side to move. is_black: bool [K, T], whether Black is to move. length:
         int64 [K]. score_black: float32 [K], 0 for a game that does not count."""

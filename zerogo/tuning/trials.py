@@ -221,7 +221,7 @@ def _roots_cases(games: board.State, _kind: str) -> Iterator[Case]:
     search, search_state = drawn_search(games, GUMBEL)
     everyone = torch.arange(games.num_games)
     # Without the search state, whose games have no `links` on a GPU.
-    yield (lambda *searched: dataclasses.replace(search.result(*searched), tree=None)), (search_state, everyone)
+    yield (lambda *searched: dataclasses.replace(search.result(*searched), search_state=None)), (search_state, everyone)
     moves = search.result(search_state, everyone).action
     keep_subtree_(search_state.tree, everyone[::2], moves[::2], search_state.deepest)
     search_state.tree.size[1::2] = 0
