@@ -17,10 +17,9 @@ from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move, Point
 from zerogo.players import Player
-from zerogo.players.analyst import SearchPlayer, make_analyst, make_player, read_analyses
+from zerogo.players.analyst import SearchPlayer, make_player
 from zerogo.rules import Rules
 from zerogo.search import Search
-from zerogo.search.tree import ROOT
 from zerogo.selfplay import playout
 from zerogo.selfplay.playout import PlayoutEvaluator, RandomPlayer, draw_point, playouts_of
 
@@ -168,22 +167,8 @@ def test_a_network_of_another_board_size_is_refused() -> None:
 def test_a_network_searches_to_play_well(simulations: int, chosen: str, algorithm: str, considered: int) -> None:
     """Not by the numbers of self-play: Gumbel begins with no more moves than the simulations can tell apart."""
     config = tiny.config("search.max_considered=2", "search.c_puct=3", "search.algorithm=puct")
-    settings = EvaluationConfig(simulations=simulations, algorithm=chosen, score_weight=0.1)
+    settings = EvaluationConfig(simulations=simulations, algorithm=chosen)
     search = make_player(tiny.fresh_checkpoint(config), settings, torch.device("cpu"), torch.float32).search
     assert search.settings.algorithm == algorithm and search.settings.max_considered == considered
-    assert search.settings.c_puct == 1.0 and search.settings.score_weight == 0.1
+    assert search.settings.c_puct == 1.0
     assert search.root_evaluator.symmetries == ("all" if simulations >= 64 else "random")
-
-
-def test_an_analysis_tells_the_chance_to_win_whatever_points_weigh() -> None:
-    """A root that counts points, and nothing else in its tree, is analysed as the value that the network said."""
-    checkpoint, state = tiny.fresh_checkpoint(tiny.config("game.size=5")), many(BLACK_OWNS_ALL, 1, 1, komi=60.0)
-    settings = EvaluationConfig(simulations=64, score_weight=0.1)
-    analyst = make_analyst(checkpoint, settings, torch.device("cpu"), torch.float32)
-    tree, evaluation = analyst.search.run(state, 1, seed=3).search_state.tree, analyst.evaluate(state)
-    utility = float(tree.value[0, ROOT])
-    assert abs(utility - float(evaluation.value)) > 0.05, "the points weigh"
-    tree.visits[0, ROOT], tree.value_sum[0, ROOT], tree.score_sum[0, ROOT] = 1, utility, float(evaluation.score)
-    found = read_analyses(tree, torch.zeros(1, dtype=torch.int64), evaluation, [{}], analyst.search.settings)[0]
-    assert found.value == pytest.approx(float(evaluation.value), abs=1e-3)
-    assert all(-1 <= candidate.value <= 1 and 0 <= candidate.lcb <= 1 for candidate in found.candidates)

@@ -2,7 +2,6 @@
 its ends. Kernels are held against torch in `test_search_kernels`; `test_on_cuda` sees that no host waits."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -49,22 +48,17 @@ def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, pass
 
 
 @BOTH
-@pytest.mark.parametrize("weight", [0.0, 0.2])
 @pytest.mark.parametrize("way", ["kernels", "torch"])
-def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig, weight: float, way: str) -> None:
-    """One ply before the cap every child is final: its value is the opponent's utility of its plain score, draws too,
-    and the best move is that with the best result, with a score weight that with most points."""
-    rule, table = Rules(size=3, komi=0.0), TableEvaluator()
+def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig, way: str) -> None:
+    """One ply before the cap every child is final: its value is the opponent's result, draws too, and the best move is
+    that with the best result."""
+    rule = Rules(size=3, komi=0.0)
     state, past = random_games(rule, 20, 7, move_cap=8)
     going = (~state.finished).nonzero().squeeze(1)
     state, past = state.select(going), past[going]
 
-    def evaluator(*given: Any, **named: Any) -> Evaluation:
-        return dataclasses.replace(table(*given, **named), score=torch.zeros(len(given[0].ply)))
-
-    wanted = dataclasses.replace(settings, max_considered=10, score_weight=weight)
     with kernels.plain() if way == "torch" else nullcontext():
-        found = Search(evaluator, wanted).run(state, 300)
+        found = Search(TableEvaluator(), dataclasses.replace(settings, max_considered=10)).run(state, 300)
     seen = set()
     for game in range(state.num_games):
         *_, plain = searches.replayed(rule, past[game].tolist())
@@ -74,13 +68,9 @@ def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig, weight: float,
         tree = found.search_state.tree
         for action, child in enumerate(tree.children[game, ROOT].tolist()):
             if child > NULL_NODE:
-                utility = (1 - weight) * results[action] + weight * 2 / math.pi * math.atan(scores[action] / 6)
-                assert float(tree.value[game, child]) == pytest.approx(-utility, abs=1e-6)
+                assert float(tree.value[game, child]) == -results[action]
                 seen.add(results[action])
-        if weight == 0:
-            assert results[int(found.action[game])] == max(results.values())
-        elif settings.algorithm == "gumbel":  # with PUCT the most visited, where the prior speaks as well
-            assert scores[int(found.action[game])] == max(scores.values())
+        assert results[int(found.action[game])] == max(results.values())
     assert seen == {-1, 0, 1}
 
 

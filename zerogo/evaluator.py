@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -20,6 +19,7 @@ from zerogo.system.tensors import TensorFields
 
 # How outputs on the board are rotated and reflected; the others are the same for every symmetry.
 TURNED = {"policy": symmetry.transform_actions, "ownership": symmetry.transform_planes}
+SEARCH_HEADS = ("policy", "value")  # the outputs that a search without scores reads
 _DRAW = 1  # seed of all draws of symmetries
 
 
@@ -126,13 +126,6 @@ def score_of(ownership: Tensor, state: board.State) -> Tensor:
         placed = flood.count(state.black) - flood.count(state.white) + state.captures[:, 1] - state.captures[:, 0]
         komi = torch.where(state.rules.scoring == scoring.AREA, komi, komi + placed)
     return ownership.float().sum((1, 2)) - torch.where(state.to_play == board.BLACK, komi, -komi)
-
-
-def search_heads(heads: Mapping[str, float], score_weight: float) -> tuple[str, ...]:
-    """Returns the heads that a search uses: policy, value, and for a `score_weight` above 0 the score, or the ownership
-    in its place, if the network has learned it. heads: loss weights by name."""
-    points_head = next((name for name in ("score", "ownership") if heads.get(name, 0.0) > 0), None)
-    return ("policy", "value", points_head) if score_weight and points_head else ("policy", "value")
 
 
 def _draw(state: board.State, key: Tensor | None) -> Tensor:

@@ -112,7 +112,8 @@ class Tournament:
             "seed": self.config.run.seed,
             "move_cap": self.move_cap,
             **vars(self.rules),
-            **{name: getattr(evaluation, name) for name in ("simulations", "symmetry", "algorithm", "score_weight")},
+            **{name: getattr(evaluation, name) for name in ("simulations", "symmetry", "algorithm")},
+            "score_weight": 0.0,  # a setting once, which matches that were begun then hold
         }
 
     def play(self, journal: Journal) -> list[MatchResult]:

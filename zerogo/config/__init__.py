@@ -74,13 +74,6 @@ class Config:
                 f"game.random_komi_share is {self.game.random_komi_share:g} while features.komi_input is false; "
                 "a network that plays at several komi must see it"
             )
-        weight, heads = self.search.score_weight, self.network.heads
-        if weight > 0 and not any(heads.get(name, 0.0) > 0 for name in ("score", "ownership")):
-            what = "while network.heads has neither score nor ownership, from which the expected score comes"
-            raise InputError(f"search.score_weight is {weight:g} {what}")
-        if weight > 0 and "short_values" in heads:
-            what = "whose targets would mix win rates and points"
-            raise InputError(f"search.score_weight is {weight:g} while network.heads has short_values, {what}")
         if not (self.pipeline.plays or self.replay.external):
             raise InputError("pipeline.plays and replay.external are both false, so nobody would play")
 

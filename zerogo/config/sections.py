@@ -358,7 +358,6 @@ class SearchConfig(Section):
     keep_tree: bool = option(True, "keep the subtree of the played move for the next search")
     symmetry_root: str = option("random", "symmetries at a root without a subtree [KataGo]", choices=SYMMETRIES)
     symmetry_leaf: str = option("random", "symmetries at leaves [KataGo]", choices=SYMMETRIES)
-    score_weight: float = option(0.0, "share of the expected score in the value; needs head score or ownership", 0, 0.5)
     forced_playouts: float = option(0.0, "puct: factor k of forced playouts in full searches [KataGo]", 0, 100)
     leaves: int = option(1, "leaves of one tree per step; 0: measured at the start [KataGo]", 0, 1024)
     # No settings: numbers of KataGo's self-play and more, which players and tests replace.
@@ -449,7 +448,6 @@ class EvaluationConfig(Section):
     games: int = option(100, GAMES, 2, 10**6)
     simulations: int = option(64, "simulations a move of a network", 1, 100_000)
     algorithm: str = option("auto", "search; auto: gumbel up to 400 simulations", choices=("auto", "gumbel", "puct"))
-    score_weight: float = option(0.0, "share of the expected score in the value, in matches and play", 0, 0.1)
     opening_plies: int = option(2, "random moves at the start of each pair of games, so that games differ", 0, 1000)
     opponents: tuple[str, ...] = option(("random", "mcts:200"), OPPONENTS, example="[random, mcts:200]")
     earlier_opponents: int = option(2, "earlier checkpoints as opponents: the best, and the most informative", 0, 100)
@@ -489,12 +487,14 @@ FIXED: dict[str, Any] = {
     "search.c_visit": 50.0, "search.cuda_graph": True, "search.dirichlet_concentration": 10.83,
     "search.dirichlet_share": 0.25,
     "search.fpu_reduction": 0.2, "search.fpu_reduction_root": 0.0, "search.lcb": False, "search.root_temperature": 1.1,
+    "search.score_weight": 0.0,
     "selfplay.learn_cheap": False, "selfplay.reanalysed": 0.0, "selfplay.resign_false_positive": 0.05,
     "selfplay.settled_end_share": 0.9,
     "selfplay.temperature_end": 0.15, "selfplay.temperature_half_life": 0.0, "selfplay.temperature_start": 0.75,
     "replay.exponent": 0.65, "replay.keep_shards": False, "replay.scale": 0.4, "training.gradient_clip": 1.0,
     "training.momentum": 0.9, "training.optimizer": "adamw", "training.ownership_sum": 0.0,
     "training.weight_decay": 0.02, "evaluation.engine_start_seconds": 120.0, "evaluation.final_games": 200,
+    "evaluation.score_weight": 0.0,
     "pipeline.keep_every": 50, "pipeline.logs_mb": 2000.0,
 }  # fmt: skip
 FOLLOWS_FROM = {

@@ -30,7 +30,7 @@ from zerogo.checkpoint import Checkpoint
 from zerogo.cli import Setup
 from zerogo.config import Config, GameConfig, with_overrides
 from zerogo.errors import InputError, Interrupted
-from zerogo.evaluator import Evaluator, search_heads
+from zerogo.evaluator import SEARCH_HEADS, Evaluator
 from zerogo.pipeline import limits, sanity_checks
 from zerogo.pipeline.matches import load_player
 from zerogo.pipeline.snapshots import RunState
@@ -427,8 +427,7 @@ LOOK_EVERY = 16  # finished games between two updates of the progress line
 def evaluator_for(setup: Setup, checkpoint: Checkpoint) -> Evaluator:
     """Returns the evaluator of self-play by the averaged network of a checkpoint."""
     arguments = checkpoint.network(), checkpoint.encoder(), setup.device, setup.dtype
-    heads = search_heads(checkpoint.config.network.heads, setup.config.search.score_weight)
-    return Evaluator.from_network(*arguments, heads=heads)
+    return Evaluator.from_network(*arguments, heads=SEARCH_HEADS)
 
 
 def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path | None) -> None:

@@ -15,7 +15,7 @@ from zerogo import cli, kernels, tuning
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
-from zerogo.evaluator import Evaluator, search_heads
+from zerogo.evaluator import SEARCH_HEADS, Evaluator
 from zerogo.features import Encoder, make_encoder
 from zerogo.network import Network
 from zerogo.network.trainer import Trainer
@@ -168,10 +168,8 @@ class Run:
         snapshots.require_same_replay(replay)
         return replay
 
-    def _evaluator(self, heads: tuple[str, ...] | None = None, player: Checkpoint | None = None) -> Evaluator:
-        """Returns the evaluator of these heads, by default the heads that the search reads, with the present averaged
-        weights or those of a player."""
-        heads = heads or search_heads(self.config.network.heads, self.config.search.score_weight)
+    def _evaluator(self, heads: tuple[str, ...] = SEARCH_HEADS, player: Checkpoint | None = None) -> Evaluator:
+        """Returns the evaluator of these heads, with the present averaged weights or those of a player."""
         network, purpose = (player.network(), "player") if player else (self.trainer.averaged, "newest")
         return self.networks.evaluator(network, self.trainer.encoder, heads, purpose)
 

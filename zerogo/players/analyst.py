@@ -13,12 +13,12 @@ from zerogo import board, sgf, tuning
 from zerogo.checkpoint import Checkpoint, load_newest
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
-from zerogo.evaluator import Evaluation, Evaluator, score_of, search_heads
+from zerogo.evaluator import SEARCH_HEADS, Evaluation, Evaluator, score_of
 from zerogo.game import Colour
 from zerogo.players import Player, external, require_size
 from zerogo.rules import Rules, coords
 from zerogo.search import Search, SearchState, puct
-from zerogo.search.game import Go, utility
+from zerogo.search.game import Go
 from zerogo.search.tree import NULL_NODE, ROOT, Tree, mean_scores, nodes_at
 from zerogo.selfplay.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 from zerogo.system import bounds
@@ -127,7 +127,7 @@ class Analyst(SearchPlayer):
         """Returns a search with other settings, or over another kind of game, such as Go with forbidden moves."""
         search = self.search
         settings = replace(search.settings, **settings)
-        game = (kind or type(search.game))(settings.score_weight)
+        game = (kind or type(search.game))()
         return Search(search.evaluator, settings, game, search.root_evaluator, search.keeps_scores)
 
 
@@ -230,14 +230,15 @@ def _network_search(
     """Returns a search over a checkpoint's averaged network for play without exploration. It keeps c_visit and c_scale
     of self-play, with which the policy was learned."""
     network, encoder = checkpoint.network(), checkpoint.encoder()
-    heads = search_heads(checkpoint.config.network.heads, settings.score_weight or keeps_scores)
+    learned = checkpoint.config.network.heads
+    of_points = [name for name in ("score", "ownership") if learned.get(name, 0.0) > 0] if keeps_scores else []
+    heads = (*SEARCH_HEADS, *of_points[:1])
     leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=heads)
     root_sees_all = settings.symmetry == "random" and simulations >= EVERY_SYMMETRY_FROM
     changes |= PLAY | {"max_considered": max(2, min(MAX_CONSIDERED, simulations // 2))}
-    changes["score_weight"] = settings.score_weight if len(heads) > 2 else 0.0
     chosen = replace(checkpoint.config.search, **changes)
     root = leaf.with_symmetries("all") if root_sees_all else leaf
-    return Search(leaf, chosen, root_evaluator=root, keeps_scores=keeps_scores and len(heads) > 2)
+    return Search(leaf, chosen, root_evaluator=root, keeps_scores=bool(of_points))
 
 
 def _name(checkpoint: Checkpoint) -> str:
@@ -353,8 +354,7 @@ def read_analyses(
     """Returns the analyses of some games of a search: game_index int64 [K].
 
     evaluation: of their roots, by `Analyst.evaluate`. after_moves: of their children, by `evaluate_children`. settings:
-    the search's. The values of the tree contain a part for points (`score_weight`), which is subtracted by the scores;
-    that estimate was off by up to 0.03 at a weight of 0.1."""
+    the search's."""
     first = game_index * tree.num_nodes
     nodes, children = nodes_at(tree, first + ROOT, first)
     score = raw_score = evaluation.score.float().to(first.device)
@@ -367,19 +367,12 @@ def read_analyses(
         ranked = [sorted(moves, key=lambda move: move != best) for moves, best in zip(ranked, best_moves, strict=True)]
     lines = _principal_variations(tree, game_index, children.clamp(min=NULL_NODE).long(), ranked)
 
-    def _without_points(values: Tensor, scores: Tensor) -> Tensor:
-        """Returns the values without the part for points: float64, of the shape of both."""
-        values, weight = values.clamp(-1, 1).double(), settings.score_weight
-        points = torch.full_like(scores, evaluation.ownership[0].numel())
-        of_points = utility(torch.zeros_like(scores), scores, points, weight).double()
-        return ((values - of_points) / (1 - weight)).clamp(-1, 1) if weight else values
-
-    roots = {"visits": nodes.total.long(), "value": _without_points(nodes.mean, score), "score": score}  # [K]
+    value, values, bounds = (part.clamp(-1, 1).double() for part in (nodes.mean, nodes.value, puct.lower_bounds(nodes)))
+    roots = {"visits": nodes.total.long(), "value": value, "score": score}  # [K]
     roots |= {"raw_value": evaluation.value.float(), "raw_score": raw_score}
     boards = {"prior": nodes.prior, "legal": nodes.is_open, "visits_by_action": nodes.visits.long()}  # [K, A]
     boards["ownership"] = evaluation.ownership.float()
-    moves = {"value": _without_points(nodes.value, scores), "score": scores, "prior": nodes.prior}  # [K, A]
-    moves["lcb"] = (_without_points(puct.lower_bounds(nodes), scores) + 1) / 2
+    moves = {"value": values, "score": scores, "prior": nodes.prior, "lcb": (bounds + 1) / 2}  # [K, A]
     roots = {name: tensor.tolist() for name, tensor in roots.items()}
     boards = {name: tensor.cpu().numpy() for name, tensor in boards.items()}
     moves = {name: tensor.cpu().numpy() for name, tensor in moves.items()}

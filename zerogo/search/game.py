@@ -4,7 +4,6 @@ The search knows no rules: it searches any game that offers these few operations
 known values. A node of the tree stores a position packed into a few int32 words. Everything else (the rules, the
 history before the root) is in `states`, the root states of all games."""
 
-import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
@@ -17,7 +16,6 @@ from zerogo.board.position import legal_rows, play, point_keys
 from zerogo.kernels.shared import CAPTURES, FINISHED, HASH, KO, PASSES, PLY, TO_PLAY
 from zerogo.rules import SUPERKO, own_actions
 
-SCORE_SPREAD = 2.0  # a lead of this many board sides, in points, has half of the score's full weight (KataGo)
 LEAF_FIELDS = (*(field.name for field in fields(Position)), "recent", "moves")  # that differ by leaf
 
 
@@ -88,37 +86,14 @@ class Game(Protocol):
     def final_score(self, states: Any, game_index: Tensor, position: Any) -> Tensor:
         """Returns the side to move's lead in points if the game ended here: float32 [K]; for searches with scores."""
 
-    def utility(self, positions: Any, evaluation: Any) -> Tensor:
-        """Returns what the tree adds up for K evaluated positions: float32 [K] in [-1, 1], by default the value."""
-        return evaluation.value.to(torch.float32)
-
     def noise_places(self, states: Any, game_index: Tensor) -> Tensor | None:
         """Returns the index at which each action draws its noise, so that a board smaller than the batch's largest gets
         the same noise as alone: int64 [K, A], the last one the largest; None if it is the action's index."""
         return None
 
 
-def utility(value: Tensor, score: Tensor, points: Tensor, weight: float) -> Tensor:
-    """Returns (1 - w) * value + w * (2 / pi) * atan(score / (2 * sqrt(points))): float32 [K] in [-1, 1].
-
-    With a weight w above 0 the search prefers to win by more points and to lose by fewer (KataGo's static score
-    utility). value: [K] in [-1, 1]. score: [K], in points with komi. points: [K], number of points on the board."""
-    return (1.0 - weight) * value + weight * (2.0 / math.pi) * torch.atan(score / (SCORE_SPREAD * torch.sqrt(points)))
-
-
 class Go(Game):
-    """Go. `kernels.shared` defines the packing. score_weight: of `utility`; above 0 the evaluator must give scores."""
-
-    def __init__(self, score_weight: float = 0.0) -> None:
-        self.score_weight = score_weight
-
-    def utility(self, positions: State, evaluation: Any) -> Tensor:
-        """Returns the value, blended with the expected score by `score_weight`: float32 [K]."""
-        value = super().utility(positions, evaluation)
-        return self._utility(value, evaluation.score, positions.rules.size) if self.score_weight else value
-
-    def _utility(self, value: Tensor, score: Tensor, size: Tensor) -> Tensor:
-        return utility(value, score.to(torch.float32), size.to(torch.float32) ** 2, self.score_weight)
+    """Go. `kernels.shared` defines the packing."""
 
     def noise_places(self, states: State, game_index: Tensor) -> Tensor | None:
         """Returns each action's index on the game's own board; None if all boards have the batch's size."""
@@ -172,16 +147,13 @@ class Go(Game):
         return self.allowed(states, game_index, position, legal)
 
     def outcome(self, states: State, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        """Returns which games are over, and the utility of the board as `scoring.result_black` counts it."""
+        """Returns which games are over, and their results by `scoring.result_black`."""
         finished, value = position.finished, torch.zeros_like(position.ply, dtype=torch.float32)
         is_readable = flood.host_read_is_free(finished)
         over = finished.nonzero().squeeze(1) if is_readable else torch.arange(len(finished), device=finished.device)
         if over.numel() == 0:
             return finished, value
-        score = self.final_score(states, game_index, position, over)
-        value[over] = torch.sign(score)
-        if self.score_weight:
-            value[over] = self._utility(value[over], score, states.rules.size[game_index[over]])
+        value[over] = torch.sign(self.final_score(states, game_index, position, over))
         return finished, value if is_readable else torch.where(finished, value, 0.0)
 
     def final_score(
@@ -261,8 +233,7 @@ class Go(Game):
         games = self._without_history(states, path.game_index)
         leaf = replace(games, **{name: after[name] for name in LEAF_FIELDS})
         legal = self.allowed(states, path.game_index, leaf, after["legal"])
-        counts_points = states.rules.any_territory or self.score_weight
-        result = self.outcome(states, path.game_index, leaf)[1] if counts_points else after["result"]
+        result = self.outcome(states, path.game_index, leaf)[1] if states.rules.any_territory else after["result"]
         return LeafStates(after["words"], legal, after["finished"], result, after["repeats"], leaf)
 
     def _without_history(self, states: State, game_index: Tensor) -> State:

@@ -58,8 +58,7 @@ class Search:
     """A search with its evaluator and settings; the games and their trees are in a `SearchState`.
 
     evaluator: evaluates leaves. root_evaluator: evaluates roots, with other symmetries for example; by default the
-    same. game: by default Go with the `score_weight` of the settings. keeps_scores: whether trees also add up
-    scores."""
+    same. game: by default Go. keeps_scores: whether trees also add up scores."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class Search:
         if settings.leaves < 1:
             raise ValueError(f"Search: search.leaves is {settings.leaves}; it must be at least 1 (0 is for self-play)")
         self.evaluator, self.root_evaluator = evaluator, root_evaluator or evaluator
-        self.settings, self.game, self.keeps_scores = settings, game or Go(settings.score_weight), keeps_scores
+        self.settings, self.game, self.keeps_scores = settings, game or Go(), keeps_scores
 
     def run(
         self,
@@ -225,14 +224,14 @@ class Search:
         evaluation = self.root_evaluator(states, legal=legal, key=keys)
         games = torch.arange(len(legal), device=legal.device)
         finished, result = self.game.outcome(states, games, states)
-        prior, value, *score = self.numbers_of(states, evaluation)
+        prior, value, *score = self.numbers_of(evaluation)
         score = [torch.where(finished, self.game.final_score(states, games, states), one) for one in score]
         return self.game.pack(states), prior, torch.where(finished, result, value), finished, *score
 
-    def numbers_of(self, positions: Any, evaluation: Any) -> tuple[Tensor, ...]:
-        """Returns an evaluation's numbers for the tree, float32: priors, utilities and, if it keeps them, scores."""
+    def numbers_of(self, evaluation: Any) -> tuple[Tensor, ...]:
+        """Returns an evaluation's numbers for the tree, float32: priors, values and, if it keeps them, scores."""
         score = (evaluation.score.to(torch.float32),) if self.keeps_scores else ()
-        return evaluation.prior.to(torch.float32), self.game.utility(positions, evaluation), *score
+        return evaluation.prior.to(torch.float32), evaluation.value.to(torch.float32), *score
 
     def run_simulations(self, search_state: SearchState) -> None:
         """Runs simulations until no budget is left. The host reads the counters only when the budgets may be spent."""
@@ -278,13 +277,12 @@ class Search:
             _to_evaluate(selection.is_terminal | leaves.repeats | leaves.finished) if host_read_is_free(keys) else None
         )
         if index is None:
-            numbers = self.numbers_of(leaves.leaf, self.evaluator(leaves.leaf, legal=leaves.legal, key=keys))
+            numbers = self.numbers_of(self.evaluator(leaves.leaf, legal=leaves.legal, key=keys))
         else:
             numbers = torch.zeros(leaves.legal.shape), *torch.zeros(1 + self.keeps_scores, len(keys))
             if index.numel():
-                chosen = leaves.leaf.select(index)
-                evaluation = self.evaluator(chosen, legal=leaves.legal[index], key=keys[index])
-                for of_all, of_chosen in zip(numbers, self.numbers_of(chosen, evaluation), strict=True):
+                evaluation = self.evaluator(leaves.leaf.select(index), legal=leaves.legal[index], key=keys[index])
+                for of_all, of_chosen in zip(numbers, self.numbers_of(evaluation), strict=True):
                     of_all[index] = of_chosen
         if self.keeps_scores and not (host_read_is_free(keys) and not bool(leaves.finished.any())):
             states = search_state.states_of_slots(selection.num_slots)

@@ -13,11 +13,11 @@ from zerogo.board.rng import Purpose
 from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
-from zerogo.search.game import utility
 from zerogo.system.tensors import sent
 
 LONGEST = 2  # plies per point after which a playout ends; nearly all end earlier, by passes, as eyes are spared
 MOST_PLAYOUTS = 100_000  # per move, the maximum of `evaluation.simulations`
+SCORE_SPREAD = 2.0  # a lead of this many board sides, in points, is worth half of what the largest lead is (KataGo)
 FIRST_WEIGHT, FIRST_TEMPERATURE = 4.0, 0.15  # of all-moves-as-first, see `_first_moves`
 _DRAW = 2  # seed of the playouts' draws
 
@@ -99,8 +99,8 @@ def _first_moves(first: Tensor, results: Tensor, scores: Tensor, size: Tensor) -
     first: bool [B, K, P], the points where the side to move was first. results, scores: float32 [B, K], of the K
     playouts. A playout is worth half its result and half its points. A move's mean is drawn towards the mean of all
     playouts, as if FIRST_WEIGHT more playouts had ended with that mean."""
-    points = (size.to(torch.float32) ** 2).unsqueeze(1)
-    worth = torch.round(256 * utility(results, scores, points, 0.5)) / 256  # so that sums are exact in any order
+    leads = torch.atan(scores / (SCORE_SPREAD * size.to(torch.float32)).unsqueeze(1)) * (2 / torch.pi)
+    worth = torch.round(256 * (results + leads) / 2) / 256  # so that sums are exact in any order
     number, total = first.sum(1), (first * worth.unsqueeze(2)).sum(1)
     gain = (total - number * worth.mean(1, keepdim=True)) / (number + FIRST_WEIGHT)
     return torch.nn.functional.pad(torch.exp(gain / FIRST_TEMPERATURE), (0, 1), value=1.0)

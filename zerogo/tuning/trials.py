@@ -29,7 +29,7 @@ from zerogo.board.rng import Purpose
 from zerogo.board.superko import exact_legal_rows
 from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, SearchConfig, from_dict
-from zerogo.evaluator import Evaluation, search_heads
+from zerogo.evaluator import SEARCH_HEADS, Evaluation
 from zerogo.features import Encoder
 from zerogo.features.readings import read_ladders, read_tactics
 from zerogo.kernels.shared import NULL_NODE, ROOT
@@ -244,7 +244,7 @@ def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
         if kind == "cpu":
             selection = selection.select(selection.is_used.nonzero().squeeze(1))
         leaves = step_leaves(search.game, search_state, selection)
-        numbers = search.numbers_of(leaves.leaf, search.evaluator(leaves.leaf, legal=leaves.legal))
+        numbers = search.numbers_of(search.evaluator(leaves.leaf, legal=leaves.legal))
         yield _expanded, (search_state, selection, leaves, *numbers)
         yield _kept, (search_state,)
 
@@ -370,8 +370,7 @@ def _of_network(config: Config, dtype: torch.dtype, device: torch.device) -> lis
     number = max(tuning.EVALUATIONS_A_SAMPLE, min(MOST_EVALUATED[device.type], fitting))
     planes, inputs = torch.rand(number, network.num_planes, side, side), torch.rand(number, network.num_globals)
     planes, inputs = planes.to(device), inputs.to(device)
-    heads = search_heads(config.network.heads, config.search.score_weight)
-    playing, few = inference_copy(network, device, dtype, heads), number // tuning.EVALUATIONS_A_SAMPLE
+    playing, few = inference_copy(network, device, dtype, SEARCH_HEADS), number // tuning.EVALUATIONS_A_SAMPLE
     targets = _drawn_targets(few, side).to(device)
 
     def _learn() -> None:
