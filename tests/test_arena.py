@@ -24,7 +24,7 @@ from zerogo.arena.match import MatchGames
 from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, bin_scores, parse_score, rating_table, write_report
 from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.selfplay.playout import RandomPlayer
+from zerogo.selfplay.opening import RandomPlayer
 from zerogo.system import distributed
 
 SMALL = Rules(size=3, komi=0.5)

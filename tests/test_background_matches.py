@@ -20,7 +20,7 @@ from zerogo.pipeline import Matches, run
 from zerogo.pipeline import matches as of_runs
 from zerogo.pipeline.matches import BackgroundMatches, measure
 from zerogo.pipeline.snapshots import RunState
-from zerogo.selfplay.playout import RandomPlayer
+from zerogo.selfplay.opening import RandomPlayer
 from zerogo.system.telemetry import Telemetry
 
 

@@ -55,7 +55,7 @@ def test_shipped_configs_say_what_differs_from_the_defaults(path: Path) -> None:
     for section, entries in yaml.safe_load(path.read_text()).items():
         same = {key for key in entries if settings.to_dict()[section][key] == default[section][key]}
         assert same <= ({"size", "komi"} if section == "game" else set()), (section, same)
-    assert all(Rules(settings.game.size, komi).komi == komi for komi in settings.game.drawn_komi())
+    assert all(Rules(settings.game.size, komi).komi == komi for komi in settings.game.komi_choices())
 
 
 def test_dump_is_complete_and_reads_back(tmp_path: Path) -> None:
@@ -197,8 +197,8 @@ def test_a_run_on_several_boards() -> None:
     game, one = mixed.game, Config().game
     assert (game.all_sizes, game.largest_size, one.all_sizes, one.largest_size) == ((7, 13), 13, (9,), 9)
     assert (game.rules(), game.rules(7)) == (Rules(13, 7.5), Rules(7, 9.0))
-    assert game.drawn_komi(9.0) == (7.0, 7.5, 8.0, 8.5, 9.0, 9.5, 10.0, 10.5, 11.0)
-    assert game.drawn_komi() == (5.5, 6.0, 6.5, 7.0, 7.5, 8.0, 8.5, 9.0, 9.5)
+    assert game.komi_choices(9.0) == (7.0, 7.5, 8.0, 8.5, 9.0, 9.5, 10.0, 10.5, 11.0)
+    assert game.komi_choices() == (5.5, 6.0, 6.5, 7.0, 7.5, 8.0, 8.5, 9.0, 9.5)
     assert (game.plies(7), game.plies()) == (98, 338)
     assert config.from_dict(mixed.to_dict()) == mixed
 
@@ -212,5 +212,5 @@ def test_sections_check_themselves() -> None:
     with pytest.raises(InputError, match="network.blocks is 0"):
         NetworkConfig(blocks=0)
     game = GameConfig(size=5, komi=24.5, random_komi_share=0.5, komi_low=20, komi_high=21, move_cap=7)
-    assert (game.drawn_komi(), game.plies()) == ((20.0, 20.5, 21.0), 7)
-    assert GameConfig(komi=7, komi_spread=1000).drawn_komi()[-1] == 1000
+    assert (game.komi_choices(), game.plies()) == ((20.0, 20.5, 21.0), 7)
+    assert GameConfig(komi=7, komi_spread=1000).komi_choices()[-1] == 1000

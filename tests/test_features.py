@@ -31,7 +31,7 @@ from zerogo.game import GameState, Move
 from zerogo.pipeline import train
 from zerogo.rules import SUPERKO, Rules, coords
 from zerogo.search import Search
-from zerogo.selfplay.playout import RandomPlayer
+from zerogo.selfplay.opening import RandomPlayer
 
 RULES = [
     Rules(size, komi, superko, suicide, scoring)

@@ -20,9 +20,9 @@ PACKAGE = ROOT / "zerogo"
 LAYER_OF = {name: layer for layer, names in enumerate(tables("house")["layers"]) for name in names}
 
 # Lines that the whole package may have, formatted at 120 columns. A bound that only falls; 22,500 is the aim.
-MOST_LINES = 31_026  # for KataGo's networks, for what tries kernels before they are used, for scores of a search
+MOST_LINES = 31_011  # for KataGo's networks, for what tries kernels before they are used, for scores of a search
 MOST_PAGE_LINES = 1300  # of the tab's JavaScript and CSS; a played game is a state machine that needs no browser
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 149, 14_363, 7_478  # losses and the random player are read, too
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 149, 14_363, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 MOST_FILES_AT_THE_TOP = 10
 # Words that are no name: they say that there is something, not what. `Readout.parts` is in the names of all weights.
@@ -134,7 +134,7 @@ def test_what_is_read_in_a_day() -> None:
     table = (ROOT / "docs" / "code.md").read_text().partition("## Reading order")[2].partition("\nAround")[0]
     names = re.findall(r"`(\S+)`", "".join(line.split("|")[1] for line in table.splitlines() if "|" in line))
     files = [path for name in names for path in PACKAGE.glob(f"{name}*.py" if name.endswith("/") else name)]
-    assert sum(map(num_lines, files)) <= MOST_LINES_TO_READ and len(files) > len(names) >= 20
+    assert sum(map(num_lines, files)) <= MOST_LINES_TO_READ and len(files) > len(names) >= 19
 
 
 def functions(path: Path) -> list[ast.FunctionDef]:

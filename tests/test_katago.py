@@ -23,9 +23,11 @@ from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import KataGoNetwork, inference_copy, katago_format
 from zerogo.network.trainer import Trainer, make_optimizer
 from zerogo.pipeline import generate, train
+from zerogo.pipeline.start import adopt_architecture
 from zerogo.players.analyst import make_analyst, make_player
 from zerogo.replay.shards import load_shard
 from zerogo.rules import Rules, coords
+from zerogo.sgf.record import play_moves
 from zerogo.tensorboard_plugin.folder import Folder
 
 INPUTS = make_encoder("katago22", komi_input=True)
@@ -45,7 +47,7 @@ def test_history_counts_as_in_katago(moves: str, told: str, passes: str) -> None
     colours = torch.tensor([["BW".index(move[0]) + 1 for move in moves.split()]], dtype=torch.int8)
     actions = torch.tensor([[coords.from_gtp(move[2:], 5) for move in moves.split()]])
     start = torch.zeros(1, 5, 5, dtype=torch.int8), torch.ones(1, dtype=torch.int8)
-    state = board.replay(*start, [Rules(5, 7.0)], colours, actions)
+    state = play_moves(*start, [Rules(5, 7.0)], colours, actions)
     planes, numbers = INPUTS.planes(state)[0, 9:14], INPUTS.globals(state)[0, :5]
     shown = [[coords.to_gtp(int(point), 5) for point in plane.flatten().nonzero()] for plane in planes]
     expected = [[] if vertex == "-" else [vertex] for vertex in told.split()]
@@ -208,23 +210,18 @@ def test_settings_make_a_network_from_nothing() -> None:
 
 def test_rotary_frequencies_do_not_decay() -> None:
     """A state of an optimiser that numbers them among the matrices, as an earlier version did, is still read."""
-    network, encoder = some_network(), INPUTS
-    trainer = Trainer(network, encoder, Config().training, KATAGO_HEADS, "cpu", torch.float32)
-    decaying, others = trainer.optimizer.param_groups
-    frequencies = {id(part) for name, part in network.named_parameters() if name.endswith("frequencies")}
-    assert frequencies and frequencies <= {id(part) for part in others["params"]}
-    assert {part.ndim for part in decaying["params"]} == {2, 4}
+    trainer = Trainer(network := some_network(), INPUTS, Config().training, KATAGO_HEADS, "cpu", torch.float32)
+    _, others = ({id(part) for part in group["params"]} for group in trainer.optimizer.param_groups)
+    kinds = {name.rpartition(".")[2]: id(part) in others for name, part in network.named_parameters() if part.ndim > 1}
+    assert kinds == {"weight": False, "frequencies": True}
     parameters = list(network.parameters())
-    earlier = torch.optim.AdamW(
-        [{"params": [part for part in parameters if (part.ndim > 1) == is_matrix]} for is_matrix in (True, False)]
-    )
-    for number, part in enumerate(parameters):
-        part.grad = torch.full_like(part, number + 1)
+    earlier = torch.optim.AdamW([{"params": [p for p in parameters if (p.ndim <= 1) == one]} for one in (False, True)])
+    for number, part in enumerate(parameters, start=1):
+        part.grad = torch.full_like(part, number)
     earlier.step()
     trainer.load_state_dict(trainer.state_dict() | {"optimizer": earlier.state_dict()})
-    statistics = trainer.optimizer.state
-    for number, part in enumerate(parameters):
-        assert torch.allclose(statistics[part]["exp_avg"], torch.full_like(part, 0.1 * (number + 1)))
+    for number, part in enumerate(parameters, start=1):
+        assert torch.allclose(trainer.optimizer.state[part]["exp_avg"], torch.full_like(part, 0.1 * number))
 
 
 def test_a_run_from_a_file_is_written_again(tmp_path: Path) -> None:
@@ -234,7 +231,7 @@ def test_a_run_from_a_file_is_written_again(tmp_path: Path) -> None:
     settings = tiny.config(
         f"run.directory={tmp_path}", "pipeline.iterations=1", "replay.min_window=16", f"run.start_from={path}"
     )
-    train(checkpoint.adopt_architecture(settings, ())[0])
+    train(adopt_architecture(settings, ())[0])
     trained = checkpoint.load_newest(tmp_path / "tiny")
     assert trained.step > 1 and trained.sizes == {3} and trained.config.network.architecture == "katago"
     before, after = checkpoint.load(path), tmp_path / "new.bin.gz"

@@ -26,7 +26,7 @@ from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
-from zerogo.selfplay.opening import drawn_rules
+from zerogo.selfplay.opening import draw_rules
 from zerogo.system.signals import Signals
 
 TAGS = (Path(__file__).parent / "data" / "tags.txt").read_text().split()  # of the numbers of each iteration
@@ -197,19 +197,15 @@ def test_the_newest_state_is_exported_that_of_a_snapshot_too(copied: Path) -> No
     commands.main_train(commands.parse_train(command))
 
 
-def test_a_snapshot_of_a_version_with_other_names_is_read(copied: Path) -> None:
-    path = snapshots.paths(copied / "tiny")[-1]
-    snapshot = checkpoint.load(path)
-    iteration, plan = snapshot.run["iteration"], snapshot.run["games"]["plan"]
-    now = {"iteration": dict(iteration), "plan": dict(plan)}
+def test_a_snapshot_with_the_names_of_an_earlier_version_is_read(copied: Path) -> None:
+    snapshot = checkpoint.load(path := snapshots.paths(copied / "tiny")[-1])
+    iteration, plan, search = snapshot.run["iteration"], *map(snapshot.run["games"].get, ("plan", "search"))
+    names = set(iteration), set(plan), set(search)
     iteration["first"], iteration["steps"] = iteration.pop("first_step"), iteration.pop("planned_steps")
-    plan["is_full"] = plan.pop("is_learned")
+    plan["is_full"], search["order"] = plan.pop("is_learned"), search.pop("target_visits")
     checkpoint.save(path, snapshot)
-    start = next(snapshots.starts(copied / "tiny"))
-    assert (
-        start.run["iteration"].keys() == now["iteration"].keys()
-        and start.run["games"]["plan"].keys() == now["plan"].keys()
-    )
+    run = next(snapshots.starts(copied / "tiny")).run
+    assert (set(run["iteration"]), set(run["games"]["plan"]), set(run["games"]["search"])) == names
 
 
 def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:
@@ -245,7 +241,7 @@ def test_samples_and_games_of_all_boards(mixed: Path) -> None:
     settings = found.config
     assert samples.board_size == 5 and found.sizes == {3, 4, 5} and settings.game.rules().komi == 1.5
     numbers = samples.game.unique()
-    rules = dict(zip(numbers.tolist(), drawn_rules(settings.game, numbers, settings.run.seed), strict=True))
+    rules = dict(zip(numbers.tolist(), draw_rules(settings.game, numbers, settings.run.seed), strict=True))
     assert len(samples) == found.counters["replay"]["total"]
     assert min(Counter(one.size for one in rules.values()).values()) > 5
     kept = samples.state().rules

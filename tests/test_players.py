@@ -16,12 +16,12 @@ from zerogo.board import flood, rng
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move, Point
-from zerogo.players import Player
+from zerogo.players import Player, playout
 from zerogo.players.analyst import SearchPlayer, make_player
+from zerogo.players.playout import PlayoutEvaluator, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search
-from zerogo.selfplay import playout
-from zerogo.selfplay.playout import PlayoutEvaluator, RandomPlayer, draw_point, playouts_of
+from zerogo.selfplay.opening import RandomPlayer, draw_point
 
 BLACK_OWNS_ALL = """
     .X.X.
@@ -132,7 +132,7 @@ def test_playouts_are_those_of_the_plain_rules(size: int, plies: int, way: str, 
         state = state.play(chance.choice(state.legal_moves()[:-1] or [Move.pass_turn()]))
     state = GameState.from_stones(state.stones(), state.to_play, rules)
     stones, to_play = torch.tensor([state.stones()], dtype=torch.int8), torch.tensor([state.to_play.value])
-    ends, _ = playout._played(board.from_stones(stones, to_play.to(torch.int8), rules), keys.unsqueeze(0))
+    ends, _ = playout._play_games(board.from_stones(stones, to_play.to(torch.int8), rules), keys.unsqueeze(0))
     assert ends[0].sum((1, 2)).tolist() == [score_of_playout(state, key) for key in keys]
 
 

@@ -18,7 +18,7 @@ from zerogo.config import SearchConfig
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.rules import Rules
-from zerogo.search import Search, tempered
+from zerogo.search import Search, sample_moves
 from zerogo.search.tree import NULL_NODE, ROOT
 
 
@@ -50,8 +50,7 @@ def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, pass
 @BOTH
 @pytest.mark.parametrize("way", ["kernels", "torch"])
 def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig, way: str) -> None:
-    """One ply before the cap every child is final: its value is the opponent's result, draws too, and the best move is
-    that with the best result."""
+    """One ply before the cap every child is final: its value is the result (draws too), and the best has it."""
     rule = Rules(size=3, komi=0.0)
     state, past = random_games(rule, 20, 7, move_cap=8)
     going = (~state.finished).nonzero().squeeze(1)
@@ -126,15 +125,15 @@ def test_bare_roots_come_in_few_batch_sizes(settings: SearchConfig, use: Callabl
     assert sizes == [12, 4, 8, 1, 12] and int(search_state.overflowed) == 0
 
 
-def test_tempered_draws_in_proportion_to_the_power() -> None:
+def test_moves_are_drawn_in_proportion_to_the_power() -> None:
     policy = torch.tensor([0.5, 0.3, 0.2, 0.0])
     many = policy.expand(20000, -1)
     for temperature in (1.0, 0.5):
         expected = policy ** (1 / temperature)
-        share = torch.bincount(tempered(many, temperature, rng.key(1, torch.arange(20000))), minlength=4) / 20000
+        share = torch.bincount(sample_moves(many, temperature, rng.key(1, torch.arange(20000))), minlength=4) / 20000
         assert torch.allclose(share, expected / expected.sum(), atol=0.015)
-    assert (tempered(many, 0.0, torch.arange(20000)) == 0).all()
-    mixed = tempered(many[:200], torch.tensor([0.0, 1.0]).repeat(100), torch.arange(200))
+    assert (sample_moves(many, 0.0, torch.arange(20000)) == 0).all()
+    mixed = sample_moves(many[:200], torch.tensor([0.0, 1.0]).repeat(100), torch.arange(200))
     assert (mixed[::2] == 0).all() and (mixed[1::2] > 0).any()
 
 

@@ -13,8 +13,9 @@ import torch
 from searches import PUCT, TableEvaluator, random_games
 
 from zerogo import board
+from zerogo.kernels import graph
 from zerogo.rules import Rules
-from zerogo.search import Search, SearchState, graph
+from zerogo.search import Search, SearchState
 from zerogo.system import runtime
 
 

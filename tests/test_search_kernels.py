@@ -145,7 +145,7 @@ def strange_trees(num_actions: int, seed: int, device: torch.device, forced: flo
     search_state.depth_bound, search_state.budget[:] = 2, torch.tensor([20, 7, 0], device=device)
     search_state.root_prior[:] = tree.prior[:, ROOT].flip(1).to(device)
     search_state.gumbel[:], search_state.forced[:] = noise.to(device), forced
-    search_state.order[:], search_state.phase_end[:] = 3, 20
+    search_state.target_visits[:], search_state.phase_end[:] = 3, 20
     return search_state
 
 

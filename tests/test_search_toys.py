@@ -1,5 +1,4 @@
-"""The search on toy games with known values: PUCT and Gumbel, against an independent plain search and against perfect
-play."""
+"""PUCT and Gumbel on toy games with known values, against an independent plain search and against perfect play."""
 
 import dataclasses
 import math
@@ -11,6 +10,7 @@ import torch
 import toys
 from implementations import NUMBA
 from searches import BOTH, GUMBEL, PUCT, check_links, nodes_of
+from tables import tables
 from toys import GAMES, Toy
 
 from zerogo.config import SearchConfig
@@ -18,7 +18,7 @@ from zerogo.search import Search, puct
 from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree
 
-RICH = dataclasses.replace(PUCT, c_puct_variance=0.85, c_puct_log=0.3)
+RICH, BEST_BOUND = dataclasses.replace(PUCT, c_puct_variance=0.85, c_puct_log=0.3), tables("search")["best bound"]
 
 
 def search(toy: Toy, settings: SearchConfig, **evaluator: bool) -> Search:
@@ -149,7 +149,7 @@ def test_a_search_is_the_plain_one(settings: SearchConfig, way: str, use: Callab
             for _ in range(budget):
                 plain_simulation(toy, root, settings, None)
             policy, value = {a: child.visits / budget for a, child in root.children.items()}, root.sum / root.visits
-        compare(result.tree.tree, game, ROOT, root)
+        compare(result.search_state.tree, game, ROOT, root)
         expected = [policy.get(a, 0.0) for a in range(result.policy.shape[1])]
         assert result.policy[game].tolist() == pytest.approx(expected, abs=1e-4)
         assert float(result.value[game]) == pytest.approx(value, abs=1e-4)
@@ -239,15 +239,7 @@ def test_lower_bounds_are_those_written_by_hand() -> None:
     assert bounds[0].tolist() == pytest.approx([-0.42275, 0.5 - 0.3055, 0.5, -math.inf, -math.inf], abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("visits", "value", "best"),
-    [
-        ([100, 20, 0], [0.1, 0.3, 0.0], 1),  # the better move has more than 15 % of the most visits
-        ([100, 14, 0], [0.1, 0.9, 0.0], 0),
-        ([2, 2, 1], [0.1, 0.9, 1.0], 0),  # nothing has enough visits for a bound
-        ([0, 0, 0], [0.0, 0.0, 0.0], 0),
-    ],
-)
+@pytest.mark.parametrize(("visits", "value", "best"), BEST_BOUND.values(), ids=BEST_BOUND)
 def test_the_move_played_has_the_best_bound(visits: list[int], value: list[float], best: int) -> None:
     squares = [number * mean**2 for number, mean in zip(visits, value, strict=True)]
     node = nodes_of(prior=[0.4, 0.3, 0.3], visits=visits, value=value, squares=squares, total=sum(visits) + 1)
@@ -328,19 +320,19 @@ def test_the_kept_subtree_is_that_of_the_old_tree(settings: SearchConfig) -> Non
     states = [0, *(int(after) for after in toy.after[0])]
     made = search(toy, settings, exact=False)
     found = made.run(toy.new(states), 60, explore=True)
-    children = found.tree.tree.children[torch.arange(10), ROOT, found.action].tolist()
-    before = [snapshot(found.tree.tree, game, child) for game, child in enumerate(children)]
+    children = found.search_state.tree.children[torch.arange(10), ROOT, found.action].tolist()
+    before = [snapshot(found.search_state.tree, game, child) for game, child in enumerate(children)]
     after = toy.after[states, found.action]
     made.advance(found.tree, torch.arange(10), found.action, toy.new(after.tolist()))
     for game in range(10):
-        assert snapshot(found.tree.tree, game, ROOT) == before[game]
-        check_links(found.tree.tree, game)
-    kept = found.tree.tree.visits[:, ROOT].clone()
+        assert snapshot(found.search_state.tree, game, ROOT) == before[game]
+        check_links(found.search_state.tree, game)
+    kept = found.search_state.tree.visits[:, ROOT].clone()
     again = made.run(toy.new(after.tolist()), 60, seed=1, tree=found.tree, explore=True)
-    assert torch.equal(found.tree.tree.visits[:, ROOT], kept + 60)
+    assert torch.equal(found.search_state.tree.visits[:, ROOT], kept + 60)
     assert torch.equal(again.visits.sum(1), kept - 1 + 60)
     for game in range(10):
-        check_links(found.tree.tree, game)
+        check_links(found.search_state.tree, game)
 
 
 def test_a_tree_that_would_overflow_is_dropped_and_counted() -> None:
@@ -368,7 +360,7 @@ def test_root_noise_stays_out_of_the_tree(settings: SearchConfig, keep: bool) ->
     assert torch.allclose(found.prior, toy.prior[:1] / toy.prior[:1].sum(), atol=1e-5)
     made.advance(found.tree, torch.arange(4), found.action, toy.new(toy.after[0, found.action].tolist()))
     made.begin(found.tree, torch.arange(4), 10, seed=1, explore=False)
-    tree, after = found.tree.tree, toy.after[0, found.action]
+    tree, after = found.search_state.tree, toy.after[0, found.action]
     expected = torch.where(toy.after[after] >= 0, toy.prior[after], 0.0)
     assert torch.allclose(tree.prior[:, ROOT], expected / expected.sum(1, keepdim=True), atol=1e-5)
     assert torch.equal(found.tree.root_prior, tree.prior[:, ROOT]) and (found.tree.gumbel == 0).all()

@@ -17,7 +17,7 @@ from zerogo.network.trainer import Trainer
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.rules import Rules, RulesBatch
 from zerogo.selfplay import EndReason, random_games
-from zerogo.selfplay.opening import drawn_rules
+from zerogo.selfplay.opening import draw_rules
 
 SIDE = 6  # of the padded batches
 MIXED = "game.sizes=[[3, 2, 8.5], [4, 1, 1.5], [5, 1, 24.5]]"
@@ -105,7 +105,7 @@ def test_shares_of_sizes_and_rules() -> None:
     extra = ("game.suicide_share=0.25", "game.superko_shares={simple: 1, situational: 3}")
     config = tiny.config(MIXED, *extra, "game.random_komi_share=0.5", "game.komi_spread=1")
     numbers = torch.arange(4000)
-    found = drawn_rules(config.game, numbers, seed=1)
+    found = draw_rules(config.game, numbers, seed=1)
     count = Counter(rules.size for rules in found)
     assert abs(count[3] - 2000) < 130 and abs(count[4] - 1000) < 110 and count[3] + count[4] + count[5] == 4000
     assert abs(sum(rules.suicide for rules in found) - 1000) < 110
@@ -113,8 +113,8 @@ def test_shares_of_sizes_and_rules() -> None:
     assert set(superko) == {"simple", "situational"} and abs(superko["simple"] - 1000) < 110
     komi = {size: {rules.komi for rules in found if rules.size == size} for size in (3, 4, 5)}
     assert komi == {n: {k + half / 2 for half in range(-2, 3)} for n, k in ((3, 8.5), (4, 1.5), (5, 24.5))}
-    assert drawn_rules(config.game, numbers[100:200].flip(0), seed=1) == found[100:200][::-1]
-    assert drawn_rules(config.game, numbers, seed=2) != found
+    assert draw_rules(config.game, numbers[100:200].flip(0), seed=1) == found[100:200][::-1]
+    assert draw_rules(config.game, numbers, seed=2) != found
 
 
 def learned(batch: TrainingBatch, precision: torch.dtype = torch.float32) -> tuple[dict[str, float], dict[str, Tensor]]:

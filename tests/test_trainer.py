@@ -149,8 +149,8 @@ def test_augmented_samples_are_equivariant(sizes: list[int]) -> None:
     """Planes, policy and ownership turn together: a turned sample says of a point what the straight one says of where
     it came from."""
     trainer, batch = make_trainer(), make_batch(rules=[Rules(size) for size in sizes])
-    straight, _, plain = trainer.turned(dataclasses.replace(batch, symmetry=torch.zeros(8, dtype=torch.int64)))
-    turned, _, targets = trainer.turned(dataclasses.replace(batch, symmetry=torch.arange(8)))
+    straight, _, plain = trainer.encode_batch(dataclasses.replace(batch, symmetry=torch.zeros(8, dtype=torch.int64)))
+    turned, _, targets = trainer.encode_batch(dataclasses.replace(batch, symmetry=torch.arange(8)))
     policies = [policy[:, :-1].unflatten(1, (5, 5)) for policy in (targets.policy, plain.policy)]
     pairs = [(turned, straight), (targets.ownership, plain.ownership), policies]
     for s, size in enumerate(sizes):  # a smaller board is turned in its corner
@@ -220,7 +220,7 @@ def test_statistics_belong_to_the_averaged_weights(mixed: bool) -> None:
     trainer.refresh_statistics(iter(batches))
     stem, means, variances = trainer.averaged.stem, [], []
     for batch in batches:
-        planes, _, targets = trainer.turned(batch)
+        planes, _, targets = trainer.encode_batch(batch)
         out = stem.conv(planes).permute(0, 2, 3, 1)
         points = out[targets.on_board] if mixed else out.flatten(0, 2)
         means.append(points.mean(0))

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
+from tables import tables
 
 from zerogo import bench, kernels, tuning
 from zerogo.errors import InputError
 from zerogo.tuning import BatchChoice, find_batch, questions, speed
 
-CPU = torch.device("cpu")
+CPU, BATCHES = torch.device("cpu"), tables("tuning")["batches"]
 
 
 def device(overhead: float, each: float, asked: list[int] | None = None) -> Callable[[int], float]:
@@ -29,17 +30,7 @@ def device(overhead: float, each: float, asked: list[int] | None = None) -> Call
     return rate
 
 
-@pytest.mark.parametrize(
-    ("seconds", "limit", "size", "sizes"),
-    [
-        # A call costs as much as 100 positions, so 1,024 reach 91 % of the limit, 2,048 95 %, 4,096 98 %; then come two
-        # doublings without a gain of 5 %.
-        ((100e-7, 1e-7), 1 << 20, 2048, [16 << k for k in range(10)]),
-        ((1e-3, 1e-7), 100, 100, [16, 32, 64, 100]),  # the limit is tried and kept
-        ((1e-3, 1e-7), 5, 5, [5]),
-        ((0.05, 1e-3), 1 << 20, 256, [16, 32, 64, 128, 256]),  # nothing is asked for beyond a call of 0.2 seconds
-    ],
-)
+@pytest.mark.parametrize(("seconds", "limit", "size", "sizes"), BATCHES.values(), ids=BATCHES)
 def test_the_smallest_batch_near_the_best_is_taken(seconds: tuple, limit: int, size: int, sizes: list[int]) -> None:
     asked: list[int] = []
     found = find_batch(device(*seconds, asked), limit, 16)

@@ -17,10 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo.config import Config, FeaturesConfig, NetworkConfig, RunConfig, from_dict
-from zerogo.config.sections import KATAGO_HEADS
+from zerogo.config import Config, from_dict
 from zerogo.errors import InputError, quote, refuse_os_errors
-from zerogo.features import ENCODERS, Encoder, make_encoder
+from zerogo.features import Encoder, make_encoder
 from zerogo.network import KataGoNetwork, Network, katago_format
 from zerogo.rules import coords
 from zerogo.system import bounds
@@ -165,16 +164,8 @@ def portable(value: Any) -> Any:
 def _of_katago(path: str | Path) -> Checkpoint:
     """Returns the network of a KataGo file, of which nothing else is known, under settings that fit it."""
     network = katago_format.read(path, Config().game.largest_size)
-    groups: str | tuple[str, ...] = "katago22"
-    if network.header["as_if_suicide"]:
-        groups = tuple("area_as_if_suicide" if group == "area" else group for group in ENCODERS[groups])
-    shape = {"blocks": min(200, max(1, len(network.blocks))), "channels": min(4096, network.stem.out_channels)}
-    plan = katago_format.plan(network)
-    settings = NetworkConfig(architecture="katago", plan=plan, heads=KATAGO_HEADS, **shape)
-    name = re.sub(r"(\.bin|\.txt)?(\.gz)?$", "", Path(path).name).lstrip(".")
-    config = Config(run=RunConfig(name=name), features=FeaturesConfig(encoder=groups), network=settings)
     weights = {key: tensor.detach() for key, tensor in network.state_dict().items()}
-    return Checkpoint(config, 1, weights, weights, source=str(path))
+    return Checkpoint(katago_format.config_of(network, path), 1, weights, weights, source=str(path))
 
 
 def fresh_network(config: Config) -> Network | KataGoNetwork:
@@ -215,7 +206,7 @@ def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool 
         one = len(sizes) == len(checkpoint.sizes) == 1
         words = [max(sides) if one else coords.listed(sides) for sides in (checkpoint.sizes, sizes)]
         changed["game.size" if one else "game.sizes"] = words
-    changed |= _differences(checkpoint, config)
+    changed |= differences(checkpoint, config)
     heads = [sorted(one.network.heads) for one in (checkpoint.config, config)]
     changed |= {"network.heads": heads} if heads[0] != heads[1] else {}
     for key, (was, now) in changed.items():
@@ -223,27 +214,12 @@ def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool 
         raise InputError(f"{what}; use the same, or start a new run under another run.name")
 
 
-def _differences(checkpoint: Checkpoint, config: Config) -> dict[str, tuple[Any, Any]]:
+def differences(checkpoint: Checkpoint, config: Config) -> dict[str, tuple[Any, Any]]:
     """Returns the settings of encoder and network, apart from the heads, in which a config differs from a checkpoint's:
     "section.key" to the value there and here."""
     old, new = checkpoint.config.flat(), config.flat()
     keys = [key for key in old if key.startswith(("features.", "network.")) and key != "network.heads"]
     return {key: (old[key], new[key]) for key in keys if old[key] != new[key]}
-
-
-def adopt_architecture(config: Config, explicit: Collection[str]) -> tuple[Config, str]:
-    """Returns the config with the encoder and the network of the checkpoint `run.start_from`, so that its weights fit,
-    and a sentence about what that changed, or "". explicit: "section.key" of settings that stay as they are."""
-    checkpoint, values = load_newest(config.run.start_from), config.to_dict()
-    changed = {key: pair for key, pair in _differences(checkpoint, config).items() if key not in explicit}
-    for key, (was, _) in changed.items():
-        section, _, name = key.partition(".")
-        values[section][name] = was
-    if values["network"]["architecture"] == "katago":
-        values["network"]["heads"] = {head: config.network.heads.get(head, KATAGO_HEADS[head]) for head in KATAGO_HEADS}
-        changed.pop("network.plan", None)  # a page of words
-    words = ", ".join(f"{key} {was} instead of {now}" for key, (was, now) in changed.items())
-    return from_dict(values), f"taken over from {config.run.start_from}: {words}" if changed else ""
 
 
 def weights_for(config: Config) -> dict[str, Tensor]:
@@ -252,7 +228,7 @@ def weights_for(config: Config) -> dict[str, Tensor]:
     Board sizes, rules and heads may differ. Raises InputError where it does not load, or its encoder or its tower is
     another."""
     checkpoint = load_newest(config.run.start_from)
-    for key, (was, now) in _differences(checkpoint, config).items():
+    for key, (was, now) in differences(checkpoint, config).items():
         what = f"run.start_from: {checkpoint.source} was made with {key} {was}, the config says {now}"
         raise InputError(f"{what}; its weights fit {key}={was} only")
     return checkpoint.averaged_weights
@@ -303,8 +279,8 @@ def load_newest(path: str | Path) -> Checkpoint:
 def prune(run_directory: str | Path, keep: int, newest: Path, needed: Collection[Path]) -> None:
     """Removes all but the `keep` newest checkpoints of a run; 0 keeps all.
 
-    newest: the one just written, which counts as the newest. What lies beyond it could not be loaded (or the run would
-    have gone on from there): it takes no whole one's place, and stays to be looked at. needed: files that stay, too."""
+    newest: the one just written. Files of later steps could not be loaded, or the run would have resumed from them:
+    they are neither counted nor removed. needed: files that stay, too."""
     files = paths(run_directory)
     files = files[: files.index(newest) + 1]
     for path in files[:-keep] if keep else ():

@@ -96,8 +96,8 @@ def train_config(arguments: argparse.Namespace) -> Any:
     """Returns the run's Config with its name filled in: from --config or the quick start's. A run that starts with the
     weights of a checkpoint has its encoder and network, which is printed, but for overrides. Of a run that is resumed
     without --config only the folder counts; its settings are saved there, see `resumed_overrides`."""
-    from zerogo import checkpoint
     from zerogo.config import load, with_overrides
+    from zerogo.pipeline.start import adopt_architecture
     from zerogo.system import distributed
 
     path = arguments.config or Path("configs/quickstart.yaml")
@@ -107,7 +107,7 @@ def train_config(arguments: argparse.Namespace) -> Any:
         overrides = [text for text in overrides if text.startswith("run.")]
     config = load(path, overrides)
     if not arguments.resume and config.run.start_from:
-        config, words = checkpoint.adopt_architecture(config, [text.partition("=")[0].strip() for text in overrides])
+        config, words = adopt_architecture(config, [text.partition("=")[0].strip() for text in overrides])
         if words and not distributed.is_launched():  # whose caller has printed them
             distributed.on_rank0(print, words)
     return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])

@@ -88,7 +88,7 @@ class Evaluator:
         return self._evaluate(planes, inputs, state, legal, turn)
 
     @torch.inference_mode()
-    def turned(self, state: board.State, turn: int) -> Evaluation:
+    def evaluate_turned(self, state: board.State, turn: int) -> Evaluation:
         """Returns the evaluation of B positions, every board under one symmetry, 0 to 7, regardless of `symmetries`."""
         planes, inputs = self.encoder.planes(state, self.network.dtype), self.encoder.globals(state)
         return self._evaluate(planes, inputs, state, board.legal_actions(state), turn)

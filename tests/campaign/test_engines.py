@@ -23,7 +23,7 @@ from zerogo.errors import InputError
 from zerogo.players.analyst import make_player
 from zerogo.players.external import MORE_FOLDERS, EngineFault, EngineProcess, ExternalPlayer, find_program
 from zerogo.rules import Rules
-from zerogo.selfplay.playout import RandomPlayer
+from zerogo.selfplay.opening import RandomPlayer
 
 ROOT = Path(__file__).parents[2]
 RULES = Rules(size=5, komi=0.5)

@@ -11,6 +11,7 @@ from zerogo import board, checkpoint
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import inference_copy
 from zerogo.rules import Rules, coords
+from zerogo.sgf.record import play_moves
 
 SHARED = Path(__file__).parents[3] / "shared" / "katago"
 with_files = pytest.mark.skipif(not SHARED.exists(), reason="KataGo's networks are not in ../shared/katago")
@@ -30,7 +31,7 @@ def replayed(cases: list[dict]) -> board.State:
     rules = [Rules(*(case[key] for key in ("size", "komi", "superko", "suicide", "scoring"))) for case in cases]
     rules = [dataclasses.replace(rule, komi=float(rule.komi)) for rule in rules]
     start = torch.zeros(len(cases), side, side, dtype=torch.int8), torch.ones(len(cases), dtype=torch.int8)
-    return board.replay(*start, rules, colours, actions)
+    return play_moves(*start, rules, colours, actions)
 
 
 @with_files

@@ -22,7 +22,7 @@ from zerogo.players import RESIGN, Player
 from zerogo.players.analyst import SearchPlayer
 from zerogo.players.external import ExternalPlayer
 from zerogo.rules import Rules, coords
-from zerogo.selfplay.playout import RandomPlayer
+from zerogo.selfplay.opening import RandomPlayer
 from zerogo.system import distributed
 
 GAMES_AT_ONCE = 1024  # games of one batch, which bounds the memory of trees; a game doesn't depend on it

@@ -1,8 +1,7 @@
 """Boards as bit rows, their neighbours, flood fills and eyes over a whole batch.
 
 A plane of a board is int32 [..., N]: bit c of row r is the point in row r and column c (N <= 25, so a row always fits).
-Most operations on a plane are then a few bitwise operations on N words instead of N*N numbers. So on 2 cores a step of
-a thousand games costs as much as a step of one game elsewhere.
+Most operations on a plane are then a few bitwise operations on N words instead of N*N numbers.
 
 A flood fill is often written as a convolution with a cross-shaped kernel, masked by the region and repeated until
 nothing changes: each round takes one step in every direction. Here a round takes the same steps for all points of a row
@@ -181,28 +180,11 @@ def eyes(stones: Tensor, on_board: Tensor) -> Tensor:
 
     An eye is an empty point with own stones on all neighbours and on at least three of its four diagonals, at the edge
     on all of them. Points off the board count as own. The point itself may be occupied: callers exclude that."""
-    around, here, edge = _around(stones, on_board)
-    return (_fits(around, edge) & ~here) >> 1
+    around, here, edge = surroundings(stones, on_board)
+    return (fits_eye(around, edge) & ~here) >> 1
 
 
-def eye_makers(stones: Tensor, empty: Tensor, on_board: Tensor) -> Tensor:
-    """Returns the empty points where a stone of that colour makes an eye of one of the eight points around it: int32
-    [B, N] each -> int32 [B, N].
-
-    Captures and legality of the move are ignored."""
-    n = stones.shape[-1]
-    around, here, edge = _around(stones, on_board)
-    wanting = (empty << 1) & ~(_fits(around, edge) & ~here)
-    makers = torch.zeros_like(stones)
-    for index, (down, right) in enumerate(SIDES + CORNERS):
-        filled = [*around[:index], torch.full_like(stones, -1), *around[index + 1 :]]
-        made = (_fits(filled, edge) & wanting) >> 1
-        made = torch.nn.functional.pad(made, (1, 1))[..., 1 - down : 1 - down + n]
-        makers |= made << 1 if right > 0 else made >> 1 if right < 0 else made
-    return makers & empty
-
-
-def _around(stones: Tensor, on_board: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
+def surroundings(stones: Tensor, on_board: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
     """Returns for each of SIDES and CORNERS the points whose neighbour there is own or off the board; the points that
     are own or off the board themselves; and the points at the edge: int32 [B, N] each.
 
@@ -217,8 +199,8 @@ def _around(stones: Tensor, on_board: Tensor) -> tuple[list[Tensor], Tensor, Ten
     return around, solid[..., 1 : n + 1], edge
 
 
-def _fits(around: list[Tensor], edge: Tensor) -> Tensor:
-    """Returns where the eight neighbours make an empty point an eye; arguments and result as in `_around`."""
+def fits_eye(around: list[Tensor], edge: Tensor) -> Tensor:
+    """Returns where the eight neighbours make an empty point an eye; arguments and result as in `surroundings`."""
     left, right, up, down, a, b, c, d = around
     above, below = a & b, c & d
     at_least_three = (above & (c | d)) | (below & (a | b))

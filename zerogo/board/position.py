@@ -167,9 +167,9 @@ def _after(
 ) -> tuple[Position, Tensor]:
     """Assembles the position after a move: colours, ko, hash, captures and counters.
 
-    captured: the opponent's stones removed. lost: own stones removed by suicide with this move, never both in one game
-    (`State.lost` has those of the whole game). The simple ko rule bans a point if a single stone was captured there by
-    a single stone, whose only liberty is that point."""
+    captured: the opponent's stones that the move removed. lost: its own, in a suicide, where it captured none
+    (`State.lost` has the stones lost in the whole game). The simple ko rule bans a point if a single stone was captured
+    there by a single stone, whose only liberty is that point."""
     is_black, by_colour = before.to_play == BLACK, (before.to_play == BLACK).unsqueeze(-1)
     goes_on, pass_action = ~before.finished, before.board_size**2
     removed, is_taken = captured | lost, (captured != 0).any(-1)

@@ -18,16 +18,16 @@ __all__ = [
 
 def key(seed: int | Tensor, *words: Tensor | int) -> Tensor:
     """Returns int64 keys that mix the seed with every word in order; integer tensors broadcast."""
-    return _mixed((seed, *words), 0)
+    return _mix((seed, *words), 0)
 
 
 def below(number: int, seed: int | Tensor, *words: Tensor | int) -> Tensor:
     """Returns one integer from 0 to number - 1 for each of the keys `key(seed, *words)`: int64. number: a power of two,
     at least 2."""
-    return _mixed((seed, *words), number - 1)
+    return _mix((seed, *words), number - 1)
 
 
-def _mixed(words: tuple[Tensor | int, ...], mask: int) -> Tensor:
+def _mix(words: tuple[Tensor | int, ...], mask: int) -> Tensor:
     """Returns the keys, or with a mask of low bits the integers that they draw."""
     tensors = [word for word in words if isinstance(word, Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")

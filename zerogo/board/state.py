@@ -18,14 +18,14 @@ from zerogo.board import flood
 from zerogo.board.position import Position, find_atari, hash_stones, play, point_keys
 from zerogo.errors import InputError
 from zerogo.kernels import copies
-from zerogo.kernels.shared import HistoryFields
+from zerogo.kernels.arguments import HistoryFields
 from zerogo.rules import GameRules, RulesBatch
 
 RECENT = 7  # previous positions kept for the encoders (AlphaGo Zero uses 8 positions)
 RECENT_MOVES = 5
 NO_CAP = 2**30
 MoveCap = int | Sequence[int] | None  # the ply at which games are finished: one for all, or one per game
-NO_MOVE = -1  # after a game's end in the records for `replay`
+NO_MOVE = -1  # of a game that does not move, and after a game's end in records
 NOT_SEEN = -(2**63) + 1  # fills unused entries of `seen`; a position has this hash with probability 2^-64
 FIRST_WIDTH = 32  # H after the first move; it doubles when it is full, so it is a power of two
 HISTORY = HistoryFields._fields  # which a move updates
@@ -181,7 +181,7 @@ def step_(state: State, actions: Tensor) -> State:
         raise ValueError("step: these games came without their history; they can't be played on")
     ply_bound = state.ply_bound + 1
     if ply_bound >= state.seen.shape[1]:
-        state = _widened(state, max(FIRST_WIDTH, 2 * state.seen.shape[1]))
+        state = _widen(state, max(FIRST_WIDTH, 2 * state.seen.shape[1]))
     history = {name: getattr(state, name).contiguous() for name in HISTORY}
     if (fast := kernels.module_for("board", state.device)) is not None:
         fields = fast.step_(state, actions, point_keys(state.board_size, state.device), history)
@@ -190,8 +190,8 @@ def step_(state: State, actions: Tensor) -> State:
         fields, going = vars(position), ~state.finished
         _remember_(history["seen"], history["links"], position.hash, position.ply, going)
         history["lost"] |= removed
-        history["recent"] = _shifted(state.recent, torch.stack([state.black, state.white], dim=1), going)
-        history["moves"] = _shifted(state.moves, actions, going)
+        history["recent"] = _shift(state.recent, torch.stack([state.black, state.white], dim=1), going)
+        history["moves"] = _shift(state.moves, actions, going)
     return replace(state, **fields, **history, ply_bound=ply_bound)
 
 
@@ -208,14 +208,14 @@ def _remember_(seen: Tensor, links: Tensor, hashes: Tensor, ply: Tensor, goes_on
         chains[slot] = ply
 
 
-def _shifted(recent: Tensor, newest: Tensor, going: Tensor) -> Tensor:
+def _shift(recent: Tensor, newest: Tensor, going: Tensor) -> Tensor:
     """Returns histories [B, n, ...] with a new newest entry [B, ...] and without the oldest, in running games, bool
     [B]."""
     shifted = torch.cat([newest.to(recent.dtype).unsqueeze(1), recent[:, :-1]], dim=1)
     return torch.where(going.view(-1, *[1] * (recent.ndim - 1)), shifted, recent)
 
 
-def _widened(state: State, width: int) -> State:
+def _widen(state: State, width: int) -> State:
     """Returns the games with room for more plies in `seen` and `links`: H = width."""
     if width == state.seen.shape[1]:
         return state
@@ -239,68 +239,10 @@ def put_(state: State, index: Tensor, games: State, ply_bound: int | None = None
     if index.dtype != torch.int64:
         raise ValueError(f"put_: the index is {index.dtype}; it must be int64, the numbers of the games")
     width = max(state.seen.shape[1], games.seen.shape[1])
-    state, games = _widened(state, width), _widened(games, width)
+    state, games = _widen(state, width), _widen(games, width)
     games = replace(games, links=games.links[:, : state.links.shape[1]])  # which some devices lack
     (copies.put_ if ply_bound is None else copies.put_from_host_)(state.tensors(), index, games.tensors())
     one, other = state.rules, games.rules
     flags = {flag: getattr(one, flag) or getattr(other, flag) for flag in vars(one) if flag.startswith("any_")}
     rules = replace(one, same_size=one.same_size and other.same_size, **flags)
     return replace(state, rules=rules, ply_bound=int(state.ply.max()) if ply_bound is None else ply_bound)
-
-
-# Game records
-
-
-def replay(
-    stones: Tensor,
-    to_play: Tensor,
-    rules: GameRules,
-    colours: Tensor,
-    actions: Tensor,
-    next_to_play: Tensor | None = None,
-) -> State:
-    """Returns the games after given moves, which are not checked; games may have different numbers of moves.
-
-    stones: int8 [B, N, N] and to_play: int8 [B] before the first. colours: int8 [B, T] and actions: int64 [B, T],
-    NO_MOVE after a game's end. next_to_play: int8 [B], the side to move after the last move, by default the opponent of
-    the last.
-
-    If one side moves twice in a row, as in handicap games and problems, the other side is assumed to have passed in
-    between. Such a pass ends no game, and `State.moves` starts anew after it. A record may continue after two passes;
-    `State.moves` then keeps only the second. So a game is finished only if its last two moves are passes."""
-    state = from_stones(stones, to_play, rules)
-    plies, is_added = _with_passes(to_play, colours, actions, next_to_play, state.board_size**2)
-    for action, added in zip(plies.unbind(1), is_added.unbind(1), strict=True):
-        goes_on = action != NO_MOVE
-        resumes, moves = goes_on & (state.passes >= 2), state.moves.clone()
-        passes = torch.where(resumes, 0, state.passes)
-        moves[:, 1:] = torch.where(resumes.unsqueeze(1), -1, moves[:, 1:])
-        state = step_(replace(state, passes=passes, finished=~goes_on, moves=moves), action.clamp(min=0))
-        moves = torch.where(added.unsqueeze(1), -1, state.moves)
-        state = replace(state, passes=torch.where(added, 0, state.passes), moves=moves)
-    return replace(state, finished=state.passes >= 2)
-
-
-def _with_passes(
-    to_play: Tensor, colours: Tensor, actions: Tensor, next_to_play: Tensor | None, pass_action: int
-) -> tuple[Tensor, Tensor]:
-    """Returns the actions by ply with the passes between two moves of a side: int64 [B, T'], and which were added: bool
-    [B, T'].
-
-    A last move is added to every record, by `next_to_play` and NO_MOVE, so that the pass before it is found, too."""
-    num_games, length = actions.shape
-    is_move = actions != NO_MOVE
-    number, index = is_move.sum(1, keepdim=True), torch.arange(length + 1, device=actions.device)
-    to_move = torch.cat([to_play.unsqueeze(1), torch.where(is_move, 3 - colours, 0).to(to_play.dtype)], dim=1)
-    last = torch.zeros_like(to_play) if next_to_play is None else next_to_play
-    moves_next = torch.nn.functional.pad(colours, (0, 1)).scatter(1, number, last.to(colours.dtype).unsqueeze(1))
-    counts = index < number if next_to_play is None else index <= number
-    needs_pass = counts & (moves_next != to_move)
-    place = index + needs_pass.cumsum(1)  # of each move; a pass that it needs is just before it
-    plies = torch.full((num_games, 2 * length + 2), NO_MOVE, dtype=torch.int64, device=actions.device)
-    plies.scatter_(1, place, torch.nn.functional.pad(actions.to(torch.int64), (0, 1), value=NO_MOVE))
-    is_added = torch.zeros_like(plies, dtype=torch.bool)
-    is_added.scatter_(1, torch.where(needs_pass, place - 1, plies.shape[1] - 1), needs_pass)
-    plies = torch.where(is_added, pass_action, plies)
-    used = int((plies != NO_MOVE).sum(1).max()) if num_games else 0
-    return plies[:, :used], is_added[:, :used]

@@ -279,7 +279,7 @@ class GameConfig(Section):
         komi = self.komi if size is None else self.komi_of(size)
         return Rules(size or self.size, komi, self.superko, self.suicide, self.scoring)
 
-    def drawn_komi(self, komi: float | None = None) -> tuple[float, ...]:
+    def komi_choices(self, komi: float | None = None) -> tuple[float, ...]:
         """Returns the values, rising, among which a game with a drawn komi chooses evenly: half a point apart, as
         KataGo draws them, so that a network learns whole and half komi alike. komi: the board's own; game.komi by
         default."""
@@ -297,7 +297,7 @@ class GameConfig(Section):
         if self.komi_low > self.komi_high:
             raise InputError(f"{low}; it must be at most {high}")
         for komi in sorted({self.komi_of(size) for size in self.all_sizes}):
-            if self.random_komi_share > 0 and not self.drawn_komi(komi):
+            if self.random_komi_share > 0 and not self.komi_choices(komi):
                 differing = f"a komi that differs from {komi:g} by a multiple of half a point"
                 raise InputError(f"{low}; from there to {high}, there must be {differing}")
         if self.sizes and self.size not in self.all_sizes:

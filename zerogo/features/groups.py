@@ -9,9 +9,8 @@ from torch import Tensor
 
 from zerogo.board.state import RECENT, RECENT_MOVES
 from zerogo.errors import InputError, quote
-from zerogo.features import planes, stones
-from zerogo.features.stones import as_planes
-from zerogo.features.view import View
+from zerogo.features import planes
+from zerogo.features.view import View, as_planes, colour, colour_history, history, last_move_planes, turns_since
 from zerogo.kernels.shared import COUNTS, GLOBALS, ROWS, VALUES
 
 MOST = 64  # planes of a group with a number
@@ -26,9 +25,9 @@ Names = Callable[[int], tuple[str, ...]]  # of the planes or inputs, by the numb
 class Group:
     """One part of an encoder: the names of its planes or global inputs, and the function that computes them.
 
-    form: the form of the result of `read`, which is zero off the board. * ROWS: bit rows int32 [B, c, N], for c planes.
-    * COUNTS: one number int16 [B, N, N] for c planes: v sets plane v - 1, more than c the last, 0 none. * VALUES: the
-    planes themselves, [B, N, N, c], bool or float32. * GLOBALS: numbers of whole positions, float32 [B, g].
+    form: the form of the result of `read`, which is zero off the board. ROWS are bit rows int32 [B, c, N], for c
+    planes. COUNTS are one number int16 [B, N, N] for c planes: v sets plane v - 1, more than c the last, 0 none. VALUES
+    are the planes themselves, [B, N, N, c], bool or float32. GLOBALS are numbers of whole positions, float32 [B, g].
 
     max_number: the largest number allowed after the name, 0 if none is. default: the number if none is given. With
     `max_number`, `names` is a function of the number, and `read` takes it as its second argument; `make_group` fills it
@@ -99,11 +98,11 @@ GROUPS = {
     "stones": Group(ROWS, ("own stone", "opponent's stone"), lambda view: as_planes(*view.sides)),
     "colours": Group(ROWS, ("black stone", "white stone"), lambda view: as_planes(view.state.black, view.state.white)),
     "empty": Group(ROWS, ("empty",), lambda view: as_planes(view.empty)),
-    "colour": Group(ROWS, ("Black to move",), stones.colour),
-    "history": Group(ROWS, _now_and_ago("own stone", "opponent's stone"), stones.history, RECENT, RECENT),
-    "colour_history": Group(ROWS, _now_and_ago("black stone", "white stone"), stones.colour_history, RECENT, RECENT),
-    "turns_since": Group(ROWS, _one_hot("turns since"), stones.turns_since, RECENT + 1, RECENT + 1),
-    "last_moves": Group(ROWS, _ago("move"), stones.last_move_planes, RECENT_MOVES, RECENT_MOVES),
+    "colour": Group(ROWS, ("Black to move",), colour),
+    "history": Group(ROWS, _now_and_ago("own stone", "opponent's stone"), history, RECENT, RECENT),
+    "colour_history": Group(ROWS, _now_and_ago("black stone", "white stone"), colour_history, RECENT, RECENT),
+    "turns_since": Group(ROWS, _one_hot("turns since"), turns_since, RECENT + 1, RECENT + 1),
+    "last_moves": Group(ROWS, _ago("move"), last_move_planes, RECENT_MOVES, RECENT_MOVES),
     # Strings and captures
     "liberties": Group(COUNTS, _one_hot("liberties"), _tactics("liberties"), 8, MOST),
     "few_liberties": Group(COUNTS, _exactly("liberties"), _few(lambda view: view.state.on_board), 3, MOST),

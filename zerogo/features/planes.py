@@ -11,8 +11,7 @@ from zerogo import scoring
 from zerogo.board import flood
 from zerogo.board.symmetry import action_table
 from zerogo.features.readings import Ladders, read_ladders
-from zerogo.features.stones import as_planes
-from zerogo.features.view import View
+from zerogo.features.view import View, as_planes
 from zerogo.rules import POSITIONAL, SCORING, SIMPLE, SITUATIONAL
 
 AREA = SCORING.index("area")
@@ -126,8 +125,16 @@ def pass_alive(view: View) -> Tensor:
 
 
 def makes_eye(view: View) -> Tensor:
-    """Returns the moves that make an own eye, captures ignored."""
-    return as_planes(flood.eye_makers(view.sides[0], view.empty, view.state.on_board) & view.legal)
+    """Returns the moves that make an own eye of one of the eight points around, captures ignored."""
+    around, here, edge = flood.surroundings(view.sides[0], view.state.on_board)
+    wanting = (view.empty << 1) & ~(flood.fits_eye(around, edge) & ~here)
+    makers, n = torch.zeros_like(view.empty), view.state.board_size
+    for index, (down, right) in enumerate(flood.SIDES + flood.CORNERS):
+        filled = [*around[:index], torch.full_like(makers, -1), *around[index + 1 :]]
+        made = (flood.fits_eye(filled, edge) & wanting) >> 1
+        made = torch.nn.functional.pad(made, (1, 1))[..., 1 - down : 1 - down + n]
+        makers |= made << 1 if right > 0 else made >> 1 if right < 0 else made
+    return as_planes(makers & view.empty & view.legal)
 
 
 def pattern(view: View) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.kernels.shared import TACTICS
+from zerogo.kernels.arguments import TACTICS
 
 MOST_ANSWERS, MOST_OF_KATAGO = 1000, 25_000  # listed while reading one first move of a ladder
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.system.tensors import sent
+from zerogo.system.tensors import send
 
 
 def put_(targets: Sequence[Tensor], index: Tensor, sources: Sequence[Tensor]) -> None:
@@ -26,7 +26,7 @@ def put_(targets: Sequence[Tensor], index: Tensor, sources: Sequence[Tensor]) ->
 def put_from_host_(targets: Sequence[Tensor], index: Tensor, sources: Sequence[Tensor]) -> None:
     """Does the same with sources and index on the host, without a wait."""
     device = targets[0].device
-    put_(targets, sent(index, device), [sent(source, device) for source in sources])
+    put_(targets, send(index, device), [send(source, device) for source in sources])
 
 
 def to_host(tensors: Sequence[Tensor], index: Tensor | None = None) -> list[Tensor]:

@@ -12,14 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zerogo.network.tower import OFF_BOARD_LOGIT, FusedConv, Network, pool, relu_
+from zerogo.network.fused import FusedConv, fast_relu
+from zerogo.network.tower import OFF_BOARD_LOGIT, Network, pool
 
 PLANES, GLOBALS = 22, 19
 SUPERKO, TERRITORY = 6, 9  # indices of the global inputs
 MOST_VALUE = 1 - 1e-6  # largest tanh of a value to which atanh is applied
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "ACTIVATION_IDENTITY": lambda x: x,
-    "ACTIVATION_RELU": relu_,
+    "ACTIVATION_RELU": fast_relu,
     "ACTIVATION_MISH": F.mish,
     "ACTIVATION_SILU": F.silu,
 }

@@ -20,8 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from zerogo.config import NetworkConfig
+from zerogo.config import Config, FeaturesConfig, NetworkConfig, RunConfig
+from zerogo.config.sections import KATAGO_HEADS
 from zerogo.errors import InputError
+from zerogo.features import ENCODERS
 from zerogo.network.katago import (
     ACTIVATIONS,
     GLOBALS,
@@ -95,6 +97,17 @@ def write(path: str | Path, network: KataGoNetwork, name: str) -> None:
 def plan(network: KataGoNetwork) -> str:
     """Returns a network's plan: the words of its file without tensors."""
     return _written(network, "plan", "plan").decode().replace("\n", " ").strip()
+
+
+def config_of(network: KataGoNetwork, path: str | Path) -> Config:
+    """Returns settings that fit a file's network, named by the file."""
+    groups: str | tuple[str, ...] = "katago22"
+    if network.header["as_if_suicide"]:
+        groups = tuple("area_as_if_suicide" if group == "area" else group for group in ENCODERS[groups])
+    shape = {"blocks": min(200, max(1, len(network.blocks))), "channels": min(4096, network.stem.out_channels)}
+    settings = NetworkConfig(architecture="katago", plan=plan(network), heads=KATAGO_HEADS, **shape)
+    name = re.sub(r"(\.bin|\.txt)?(\.gz)?$", "", Path(path).name).lstrip(".")
+    return Config(run=RunConfig(name=name), features=FeaturesConfig(encoder=groups), network=settings)
 
 
 def _written(network: KataGoNetwork, name: str, form: str) -> bytes:

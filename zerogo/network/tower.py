@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError, quote
+from zerogo.network.fused import FusedConv, fast_relu, finish
 
 OFF_BOARD_LOGIT = -5000.0  # finite, so that zero times it is zero in a cross-entropy
 READOUT_STD = 1e-3  # of the last layers: a fresh network is near uniform and near zero, but passes gradients
 POOLINGS = 3
 SCORE_SCALE = 20.0  # points per unit of output (KataGo)
-PACKED_FOR = 64  # positions in the batch for which weights are packed
 
 
 @dataclass(frozen=True)
@@ -96,63 +96,7 @@ class ConvNorm(nn.Module):
     def forward(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None = None, relu: bool = True) -> Tensor:
         """Returns the outputs: [B, inputs, N, N] -> [B, outputs, N, N]."""
         y = self.norm(self.conv(x), on_board)
-        return _finish(y if residual is None else y + residual.to(y.dtype), on_board, relu)
-
-
-class FusedConv(nn.Module):
-    """A convolution for playing, with normalisation folded in; on a CPU, residual and relu as well.
-
-    On 9x9, 256 games, 32 channels, one Zen 5 core, bf16: 0.90 ms for the convolution, and 0.14 and 0.09 more if
-    residual and relu were separate steps. The weights are packed for oneDNN, which would otherwise pack them at every
-    call: a tenth to a quarter of the network's time for one position, a twentieth for 32. size: the board's side for
-    which oneDNN packs; other sides work, too."""
-
-    def __init__(self, conv: nn.Conv2d, device: torch.device, dtype: torch.dtype, size: int) -> None:
-        super().__init__()
-        self.conv = conv.to(device=device, dtype=dtype, memory_format=torch.channels_last)
-        has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
-        self.in_one_step = device.type == "cpu" and has_onednn
-        self.packed, self.epilogue = conv.weight.detach(), None  # see `InferenceNetwork.use_epilogues`
-        if self.in_one_step and hasattr(torch.ops.mkldnn, "_reorder_convolution_weight"):
-            shape = [PACKED_FOR, conv.in_channels, size, size]
-            self.packed = torch.ops.mkldnn._reorder_convolution_weight(
-                self.packed, list(conv.padding), [1, 1], list(conv.dilation), 1, shape
-            )
-
-    def forward(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None = None, relu: bool = True) -> Tensor:
-        """Returns the output of the `ConvNorm`, up to rounding."""
-        conv = self.conv
-        if self.epilogue is not None:
-            y = F.conv2d(x, conv.weight, padding=conv.padding, dilation=conv.dilation)
-            return self.epilogue.finish_(y, conv.bias, residual, on_board, relu)
-        if not self.in_one_step:
-            y = conv(x)
-            return _finish(y if residual is None else y.add_(residual.to(y.dtype)), on_board, relu)
-        if residual is not None and residual.shape[-1] != x.shape[-1]:
-            # Expanded over the points, it is added by the convolution: 0.03 ms instead of 0.14 for a separate step.
-            spread = residual.expand(-1, -1, x.shape[-2], x.shape[-1]).to(x.dtype)
-            residual = spread.contiguous(memory_format=torch.channels_last)
-        geometry = (self.packed, conv.bias, list(conv.padding), [1, 1], list(conv.dilation), 1)
-        if residual is None:
-            y = torch.ops.mkldnn._convolution_pointwise(x, *geometry, "relu" if relu else "none", [], "")
-        else:
-            y = torch.ops.mkldnn._convolution_pointwise.binary(
-                x, residual, *geometry, "add", 1.0, "relu" if relu else None, [], None
-            )
-        return _finish(y, on_board, False)
-
-
-def relu_(x: Tensor) -> Tensor:
-    """Returns relu(x)."""
-    if x.dtype == torch.bfloat16 and x.device.type == "cpu" and not torch.is_grad_enabled():
-        # A bfloat16 has its sign bit where an int16 has it: this is 3 times as fast as relu (0.03 ms instead of 0.09).
-        return x.view(torch.int16).clamp(min=0).view(torch.bfloat16)
-    return torch.relu(x)
-
-
-def _finish(y: Tensor, on_board: Tensor | None, relu: bool) -> Tensor:
-    y = relu_(y) if relu else y
-    return y if on_board is None else torch.where(on_board.unsqueeze(1), y, 0.0)
+        return finish(y if residual is None else y + residual.to(y.dtype), on_board, relu)
 
 
 def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False, is_signed: bool = False) -> Tensor:
@@ -204,8 +148,8 @@ class Block(nn.Module):
         if self.bias is None:
             return self.second(self.first(x, on_board), on_board, residual=x)
         y = self.first(x, on_board, relu=False)
-        board = self.bias(pool(relu_(y[:, : self.pooled]), on_board)).to(y.dtype)
-        return self.second(_finish(y + board.unsqueeze(-1).unsqueeze(-1), on_board, relu=True), on_board, residual=x)
+        board = self.bias(pool(fast_relu(y[:, : self.pooled]), on_board)).to(y.dtype)
+        return self.second(finish(y + board.unsqueeze(-1).unsqueeze(-1), on_board, relu=True), on_board, residual=x)
 
 
 class Readout(nn.Module):

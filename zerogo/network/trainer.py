@@ -135,17 +135,16 @@ class Trainer:
         if [len(group["params"]) for group in groups[0]] != [len(group["params"]) for group in groups[1]]:
             # An earlier version numbered rotary frequencies among the matrices.
             earlier = sorted(self.network.parameters(), key=lambda parameter: parameter.ndim <= 1)
-            numbers = {parameter: number for number, parameter in enumerate(earlier)}
-            present = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-            kept = {number: state["state"].get(numbers[parameter]) for number, parameter in enumerate(present)}
-            state["state"] = {number: statistics for number, statistics in kept.items() if statistics}
+            statistics = {parameter: state["state"].get(number) for number, parameter in enumerate(earlier)}
+            now = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+            state["state"] = {number: statistics[one] for number, one in enumerate(now) if statistics[one]}
         state["param_groups"] = [group | {"lr": saved["lr"]} for group, saved in zip(*groups, strict=True)]
         self.optimizer.load_state_dict(state)
         for parameter, kept in self.optimizer.state.items():  # a fused step requires the parameter's memory layout
             same = {name: part for name, part in kept.items() if part is not None and part.shape == parameter.shape}
             kept |= {name: torch.empty_like(parameter).copy_(part) for name, part in same.items()}
 
-    def turned(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, Targets]:
+    def encode_batch(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, Targets]:
         """Returns planes, global inputs and targets on the device, each sample under its symmetry."""
         batch = batch.to(self.device)
         state = batch.state()
@@ -156,7 +155,7 @@ class Trainer:
 
     def _forward(self, network: nn.Module, batch: TrainingBatch) -> tuple[NamedTensors, Targets]:
         """Returns the network's outputs by head, and their targets."""
-        planes, inputs, targets = self.turned(batch)
+        planes, inputs, targets = self.encode_batch(batch)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
             outputs = network(planes, inputs, targets.on_board)
         return {name: output.to(torch.float32) for name, output in outputs.items() if name in self.heads}, targets

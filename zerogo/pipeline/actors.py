@@ -268,7 +268,7 @@ def allowed_rules(game: GameConfig) -> set[tuple]:
     rules: set[tuple] = set()
     for size in game.all_sizes:
         fair_komi = game.komi_of(size)
-        komi = {fair_komi, *(game.drawn_komi(fair_komi) if game.random_komi_share else ())}
+        komi = {fair_komi, *(game.komi_choices(fair_komi) if game.random_komi_share else ())}
         values = np.float32([*komi]).tolist(), map(SUPERKO.index, superko), suicide, [SCORING.index(game.scoring)]
         rules |= {*itertools.product([size], *values)}
     return rules

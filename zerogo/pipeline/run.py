@@ -460,8 +460,8 @@ class Run:
     def _apply_match_results(self, wait: bool = False) -> None:
         """Charts the background matches if they are over (wait: waits for them), applies the gate, and gives all ranks
         the network that plays from now on."""
-        shown, of_gate = self.background_matches.poll_results(wait), (self.config.evaluation.gate, self._line.note)
-        judged = self.state.players, self.background_matches.step, shown, *of_gate
+        results, step = self.background_matches.poll_results(wait), self.background_matches.step
+        judged = self.state.players, step, results, self.config.evaluation.gate, self._line.note
         if (players := distributed.broadcast_from_rank0(apply_gate, *judged)) != self.state.players:
             self.state.players = players
             self.signals.snapshot_requested = True  # before `limits.remove_old_files` removes an earlier player's file

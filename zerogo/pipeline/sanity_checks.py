@@ -144,7 +144,7 @@ def of_network(samples: Samples, evaluator: Evaluator) -> dict[str, float]:
     device = evaluator.network.device
     numbers["value_spread"] = float(evaluator(some.state().to(device)).value.std())
     state = _thinned(some, MOST_TURNED).state().to(device)
-    turned = torch.stack([evaluator.turned(state, turn).prior for turn in range(symmetry.NUM_SYMMETRIES)])
+    turned = torch.stack([evaluator.evaluate_turned(state, turn).prior for turn in range(symmetry.NUM_SYMMETRIES)])
     numbers["symmetry_spread"] = float((turned - turned.mean(0)).abs().sum(-1).mean() / 2)
     return _tagged(numbers)
 
@@ -172,7 +172,7 @@ def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
 
 def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
     """Returns what a batch says as the trainer turns it, by tag: policies must stay off the turned stones."""
-    _, _, targets = trainer.turned(batch)
+    _, _, targets = trainer.encode_batch(batch)
     state = batch.state()
     size = None if state.rules.same_size else state.rules.size
     stones = symmetry.transform_planes(state.stones, batch.symmetry, size).to(targets.policy.device)

@@ -117,7 +117,9 @@ def _load(path: Path) -> Checkpoint:
     if not is_finite([*start.weights.values(), *start.averaged_weights.values()]):
         raise InputError(f"checkpoint {path} has NaN or infinite weights")
     _rename_(start.run.get("iteration", {}), first="first_step", steps="planned_steps")
-    _rename_(start.run.get("games", {}).get("plan", {}), is_full="is_learned")
+    games = start.run.get("games", {})
+    _rename_(games.get("plan", {}), is_full="is_learned")
+    _rename_(games.get("search", {}), order="target_visits")
     return start
 
 

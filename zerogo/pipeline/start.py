@@ -4,13 +4,14 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from zerogo import checkpoint as checkpoints
 from zerogo.checkpoint import Checkpoint
-from zerogo.config import Config, SearchConfig, SelfplayConfig
+from zerogo.config import Config, SearchConfig, SelfplayConfig, from_dict
+from zerogo.config.sections import KATAGO_HEADS
 from zerogo.errors import InputError
 from zerogo.pipeline import limits, snapshots
 from zerogo.pipeline.run import Diverged, Run
@@ -61,6 +62,21 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
         if warning := too_many_considered(config.search, config.selfplay):
             said.append(f"warning: {warning}")
         _run_to_end(config, directory, start, signals, said)
+
+
+def adopt_architecture(config: Config, explicit: Collection[str]) -> tuple[Config, str]:
+    """Returns the config with the encoder and the network of the checkpoint `run.start_from`, so that its weights fit,
+    and a sentence about what that changed, or "". explicit: "section.key" of settings that stay as they are."""
+    checkpoint, values = checkpoints.load_newest(config.run.start_from), config.to_dict()
+    changed = {key: pair for key, pair in checkpoints.differences(checkpoint, config).items() if key not in explicit}
+    for key, (was, _) in changed.items():
+        section, _, name = key.partition(".")
+        values[section][name] = was
+    if values["network"]["architecture"] == "katago":
+        values["network"]["heads"] = {head: config.network.heads.get(head, KATAGO_HEADS[head]) for head in KATAGO_HEADS}
+        changed.pop("network.plan", None)  # a page of words
+    words = ", ".join(f"{key} {was} instead of {now}" for key, (was, now) in changed.items())
+    return from_dict(values), f"taken over from {config.run.start_from}: {words}" if changed else ""
 
 
 def _lock(directory: Path, held: contextlib.ExitStack, signals: Signals) -> None:

@@ -19,7 +19,7 @@ from zerogo.players.analyst import PLAYER_HELP
 from zerogo.players.engine import Engine, Options
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules, coords, rulesets
-from zerogo.selfplay.playout import RandomPlayer
+from zerogo.selfplay.opening import RandomPlayer
 from zerogo.show import picture
 from zerogo.system import bounds
 

@@ -16,11 +16,12 @@ from zerogo.errors import InputError
 from zerogo.evaluator import SEARCH_HEADS, Evaluation, Evaluator, score_of
 from zerogo.game import Colour
 from zerogo.players import Player, external, require_size
+from zerogo.players.playout import PlayoutEvaluator, playouts_of
 from zerogo.rules import Rules, coords
 from zerogo.search import Search, SearchState, puct
 from zerogo.search.game import Go
 from zerogo.search.tree import NULL_NODE, ROOT, Tree, mean_scores, nodes_at
-from zerogo.selfplay.playout import PlayoutEvaluator, RandomPlayer, playouts_of
+from zerogo.selfplay.opening import RandomPlayer
 from zerogo.system import bounds
 
 MAX_LEAVES = 8  # of a step, where one game has the device to itself
@@ -101,7 +102,7 @@ class Analyst(SearchPlayer):
         quick: whether one symmetry is used instead of all eight. turn: the symmetry to use, 0 to 7, None for the usual
         ones; it does not affect playouts."""
         if turn is not None and isinstance(self.evaluator, Evaluator):
-            evaluation = self.evaluator.turned(states, turn)
+            evaluation = self.evaluator.evaluate_turned(states, turn)
         else:
             evaluation = (self.quick if quick else self.evaluator)(states)
         ownership, score = evaluation.ownership, evaluation.score

@@ -20,7 +20,7 @@ from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import Judge, MoveChoiceSettings
 from zerogo.players.session import AnalysisSession, room_for
 from zerogo.players.status import Status
-from zerogo.selfplay.playout import RandomPlayer
+from zerogo.selfplay.opening import RandomPlayer
 from zerogo.sgf import GameRecord, result_text
 
 CLEANUP_SHARE = 0.7  # of a move's time in a cleanup is for judging dead stones, the rest for the search

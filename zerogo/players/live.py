@@ -13,7 +13,7 @@ from zerogo.game import Colour, GameState, Move, Point
 from zerogo.players.analyst import Analysis
 from zerogo.rules import Rules, RulesBatch, coords
 from zerogo.sgf import GameRecord, Remark
-from zerogo.sgf.record import LETTERS, with_to_play
+from zerogo.sgf.record import LETTERS, play_moves, with_to_play
 
 _starts = count(1)
 
@@ -139,7 +139,7 @@ class LiveGame:
         actions = torch.tensor([[action for _, action in self.moves]], dtype=torch.int64, device=device)
         mover = torch.tensor([(to_play or self.to_play).value], dtype=torch.int8, device=device)
         # Suicide may have been allowed when it was played.
-        played = board.replay(stones, first, dataclasses.replace(self.rules, suicide=True), colours, actions, mover)
+        played = play_moves(stones, first, dataclasses.replace(self.rules, suicide=True), colours, actions, mover)
         return dataclasses.replace(played, rules=RulesBatch.of(self.rules, device=device))
 
     def record(self, **fields: object) -> GameRecord:

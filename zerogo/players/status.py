@@ -19,10 +19,10 @@ from zerogo import board, scoring
 from zerogo.board import Position, State, flood
 from zerogo.game import Board, Colour, GameState, Point, String, neighbours
 from zerogo.players.analyst import PLAIN_MCTS
+from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules
 from zerogo.search import Go, Search
 from zerogo.search.game import LeafStates, SearchPath, select_games
-from zerogo.selfplay.playout import PlayoutEvaluator
 
 SURE_DEAD, SURE_ALIVE = -0.9, 0.6  # mean ownership of a string, for its owner, below and above which it is decided
 DEAD = -0.1  # a string is dead if the mean of its searches is less

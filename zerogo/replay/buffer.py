@@ -37,7 +37,7 @@ from zerogo.replay.samples import Samples, TrainingBatch, record_layout, union
 from zerogo.replay.shards import Shard
 from zerogo.system import distributed
 from zerogo.system.runtime import free_bytes
-from zerogo.system.tensors import sent
+from zerogo.system.tensors import send
 
 VALIDATION_SHARE = 0.05  # share of games that are never trained on
 WINDOW_EXPONENT, WINDOW_SCALE = 0.65, 0.4  # a and b of `window` (KataGo)
@@ -144,7 +144,7 @@ class Replay:
             self._grow(min(capacity, max(needed, 2 * allocated, _FIRST_ALLOCATION)))
         numbers = torch.arange(self._num_stored, self._num_stored + len(samples))
         slots, is_held = numbers % capacity, is_held_out(samples.game)
-        self._ring[sent(slots, self._ring.device)] = sent(records, self._ring.device)  # index_copy_ copies row by row
+        self._ring[send(slots, self._ring.device)] = send(records, self._ring.device)  # index_copy_ copies row by row
         self._columns["kinds"][slots] = samples.kinds()
         self._columns["network_step"][slots] = samples.network_step.clamp(min=0)
         self._columns["is_learned"][slots] = samples.policy_weight > 0
@@ -204,10 +204,10 @@ class Replay:
         symmetry = torch.randint(8, (batch,), generator=generator)
         kinds = union(self._columns["kinds"][index])
         index, symmetry = distributed.local_shard(index), distributed.local_shard(symmetry)
-        return TrainingBatch(self._records(index), sent(symmetry, self._ring.device), self.board_size, kinds)
+        return TrainingBatch(self._records(index), send(symmetry, self._ring.device), self.board_size, kinds)
 
     def _records(self, slots: Tensor) -> Tensor:
-        return self._ring.index_select(0, sent(slots, self._ring.device))
+        return self._ring.index_select(0, send(slots, self._ring.device))
 
     def newest(self, number: int) -> Samples:
         """Returns up to `number` of the newest samples, oldest first, on the host."""

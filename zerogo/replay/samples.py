@@ -21,7 +21,7 @@ POSITIONS = 8  # the position itself and the seven before it
 _SIMPLE_KO = SUPERKO.index("simple")
 
 
-def _kept(dtype: torch.dtype, *shape: int | str) -> Any:
+def _field(dtype: torch.dtype, *shape: int | str) -> Any:
     """Returns a field of `Samples` with its stored type, the narrowest exact one, and its shape after the leading K;
     "N" and "A" stand for the board's side and number of actions."""
     return field(metadata={"dtype": dtype, "shape": shape})
@@ -31,31 +31,30 @@ def _kept(dtype: torch.dtype, *shape: int | str) -> Any:
 class Samples(TensorFields):
     """K samples, one position per row, never planes. Values, scores and ownership belong to the side to move."""
 
-    rows: Tensor = _kept(
-        torch.int32, POSITIONS, 2, "N"
-    )  # bit rows, newest first; black, white; stored as int16 if N <= 15
-    to_play: Tensor = _kept(torch.int8)
-    passes: Tensor = _kept(torch.int8)
-    ply: Tensor = _kept(torch.int32)
-    ko: Tensor = _kept(torch.int16)  # point banned by the simple ko rule, -1 for none
-    moves: Tensor = _kept(torch.int16, 5)  # previous actions, newest first, -1 for none
-    captures: Tensor = _kept(torch.int16, 2)  # stones captured by Black, by White
-    size: Tensor = _kept(torch.int8)
-    superko: Tensor = _kept(torch.int8)
-    scoring: Tensor = _kept(torch.int8)
-    suicide: Tensor = _kept(torch.bool)
-    komi: Tensor = _kept(torch.float32)
-    policy: Tensor = _kept(torch.float16, "A")  # the search's target, sums to 1
-    policy_weight: Tensor = _kept(torch.float32)  # 0 if the policy is not a target
-    reply: Tensor = _kept(torch.int16)  # the opponent's next move, -1 if the game ended before it
-    value: Tensor = _kept(torch.float32)  # the game's result in [-1, 1]
-    root_value: Tensor = _kept(torch.float32)  # the search's value, in [-1, 1]
-    short_values: Tensor = _kept(torch.float16, 3)  # averages of this and later root values, NaN if they were not kept
-    score: Tensor = _kept(torch.float32)  # the result in points, komi included
-    ownership: Tensor = _kept(torch.int8, "N", "N")  # 1 the side to move's, -1 the opponent's, 0 nobody's
-    board_weight: Tensor = _kept(torch.float32)  # 0 if the final board is unknown: score and ownership are no targets
-    game: Tensor = _kept(torch.int64)  # the game's number in the run
-    network_step: Tensor = _kept(torch.int64)  # of the network that played; 0 or less for untrained players
+    # Bit rows, newest first; black, white; stored as int16 if N <= 15.
+    rows: Tensor = _field(torch.int32, POSITIONS, 2, "N")
+    to_play: Tensor = _field(torch.int8)
+    passes: Tensor = _field(torch.int8)
+    ply: Tensor = _field(torch.int32)
+    ko: Tensor = _field(torch.int16)  # point banned by the simple ko rule, -1 for none
+    moves: Tensor = _field(torch.int16, 5)  # previous actions, newest first, -1 for none
+    captures: Tensor = _field(torch.int16, 2)  # stones captured by Black, by White
+    size: Tensor = _field(torch.int8)
+    superko: Tensor = _field(torch.int8)
+    scoring: Tensor = _field(torch.int8)
+    suicide: Tensor = _field(torch.bool)
+    komi: Tensor = _field(torch.float32)
+    policy: Tensor = _field(torch.float16, "A")  # the search's target, sums to 1
+    policy_weight: Tensor = _field(torch.float32)  # 0 if the policy is not a target
+    reply: Tensor = _field(torch.int16)  # the opponent's next move, -1 if the game ended before it
+    value: Tensor = _field(torch.float32)  # the game's result in [-1, 1]
+    root_value: Tensor = _field(torch.float32)  # the search's value, in [-1, 1]
+    short_values: Tensor = _field(torch.float16, 3)  # averages of this and later root values, NaN if they were not kept
+    score: Tensor = _field(torch.float32)  # the result in points, komi included
+    ownership: Tensor = _field(torch.int8, "N", "N")  # 1 the side to move's, -1 the opponent's, 0 nobody's
+    board_weight: Tensor = _field(torch.float32)  # 0 if the final board is unknown: score and ownership are no targets
+    game: Tensor = _field(torch.int64)  # the game's number in the run
+    network_step: Tensor = _field(torch.int64)  # of the network that played; 0 or less for untrained players
 
     def __len__(self) -> int:
         return self.rows.shape[0]
@@ -104,7 +103,7 @@ class Samples(TensorFields):
         is_set["same_size"] = not is_set.pop("other_size")
         same = {name: getattr(self, name) for name in ("komi", "superko", "suicide", "scoring")}
         rules = RulesBatch(size=self.size.to(torch.int32), board_size=self.board_size, **same, **is_set)
-        rows, none = self.rows.to(torch.int32), _filled(0, torch.int32, self.ply.device).expand(len(self))
+        rows, none = self.rows.to(torch.int32), _full(0, torch.int32, self.ply.device).expand(len(self))
         state = board.State(
             black=rows[:, 0, 0],
             white=rows[:, 0, 1],
@@ -112,10 +111,10 @@ class Samples(TensorFields):
             **{name: getattr(self, name) for name in ("to_play", "passes", "ply", "ko", "moves")},
             hash=None,
             captures=self.captures.to(torch.int32),
-            finished=_filled(False, torch.bool, none.device).expand(len(self)),
+            finished=_full(False, torch.bool, none.device).expand(len(self)),
             rules=rules,
             on_board=_on_board(rules),
-            cap=_filled(NO_CAP, torch.int32, none.device).expand(len(self)),
+            cap=_full(NO_CAP, torch.int32, none.device).expand(len(self)),
             seen=none.new_empty(len(self), 0, dtype=torch.int64),
             links=none.new_empty(len(self), 0),
             lost=none.view(-1, 1, 1).expand(-1, 2, self.board_size),
@@ -129,12 +128,12 @@ class Samples(TensorFields):
 def _on_board(rules: RulesBatch) -> Tensor:
     side, size = rules.board_size, rules.size.unsqueeze(1)
     if rules.same_size:
-        return _filled((1 << side) - 1, torch.int32, size.device).expand(len(size), side)
+        return _full((1 << side) - 1, torch.int32, size.device).expand(len(size), side)
     return torch.where(torch.arange(side, device=size.device) < size, (1 << size) - 1, 0).to(torch.int32)
 
 
 @cache
-def _filled(value: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _full(value: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Returns a number on a device, ready to be expanded: [1]."""
     with torch.inference_mode(False):
         return torch.full((1,), value, dtype=dtype, device=device)

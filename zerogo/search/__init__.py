@@ -2,7 +2,7 @@
 evaluator."""
 
 from zerogo.search.game import Game, Go, SearchPath
-from zerogo.search.search import Search, SearchResult, tempered
+from zerogo.search.search import Search, SearchResult, sample_moves
 from zerogo.search.tree import SearchState
 
-__all__ = ["Game", "Go", "Search", "SearchPath", "SearchResult", "SearchState", "tempered"]
+__all__ = ["Game", "Go", "Search", "SearchPath", "SearchResult", "SearchState", "sample_moves"]

@@ -12,7 +12,7 @@ from zerogo.config import SearchConfig
 from zerogo.kernels.shared import TINY
 from zerogo.search.tree import Nodes
 
-Table = Callable[[int, int], tuple[int, ...]]  # (moves considered, budget) -> something for each simulation
+Table = Callable[[int, int], tuple[int, ...]]  # (moves considered, budget) -> a number for each simulation
 
 
 @cache
@@ -24,15 +24,15 @@ def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
     if num_considered <= 1:
         return tuple(range(budget))
     phases = math.ceil(math.log2(num_considered))
-    visits, order = [0] * num_considered, []
+    visits, schedule = [0] * num_considered, []
     moves = num_considered
-    while len(order) < budget:
+    while len(schedule) < budget:
         for _ in range(max(1, budget // (phases * moves))):
-            order.extend(visits[:moves])
+            schedule.extend(visits[:moves])
             for move in range(moves):
                 visits[move] += 1
         moves = max(2, moves // 2)
-    return tuple(order[:budget])
+    return tuple(schedule[:budget])
 
 
 @cache

@@ -18,7 +18,7 @@ BOUND_DEVIATIONS, BOUND_VARIANCE, BOUND_SHARE, BOUND_VISITS = 5.0, 1.0, 0.15, 3
 def exploration(nodes: Nodes, settings: SearchConfig) -> Tensor:
     """Returns the prior's weight, c_puct(W) * sqrt(W + 0.01), with W the children's visits (KataGo): float32 [K].
     c_puct_variance is how strongly c_puct follows the spread of the node's values."""
-    below = _below(nodes)
+    below = _visits_below(nodes)
     c_puct = settings.c_puct
     if settings.c_puct_log:
         c_puct = c_puct + settings.c_puct_log * torch.log1p(below / settings.c_puct_base)
@@ -40,7 +40,7 @@ def _spread(nodes: Nodes, scale: float) -> Tensor:
     return 1.0 + scale * (torch.sqrt(variance) * INVERSE_PRIOR_STDEV - 1.0)
 
 
-def _below(nodes: Nodes) -> Tensor:
+def _visits_below(nodes: Nodes) -> Tensor:
     """Returns the node's visits without its own evaluation, simulations under way included: float32 [K]. They are the
     children's visits, and simulations whose move turned out to repeat a position."""
     below = (nodes.total - 1.0).clamp(min=0.0)
@@ -68,7 +68,7 @@ def scores(nodes: Nodes, settings: SearchConfig, forced: Tensor | None = None) -
     explore = exploration(nodes, settings).unsqueeze(1) * nodes.prior / (1.0 + visits)
     total = value + explore
     if is_root and settings.forced_playouts:
-        owed = torch.sqrt(forced.unsqueeze(1) * nodes.prior * _below(nodes).unsqueeze(1))
+        owed = torch.sqrt(forced.unsqueeze(1) * nodes.prior * _visits_below(nodes).unsqueeze(1))
         total = torch.where(is_visited & (visits < owed), 1e6, total)
     return torch.where(nodes.is_open, total, -torch.inf)
 
@@ -100,12 +100,12 @@ def visit_policy(nodes: Nodes, settings: SearchConfig, forced: Tensor) -> Tensor
     above 0), forced ones are removed."""
     weight = torch.where(nodes.is_open, nodes.visits, 0.0)
     if settings.forced_playouts:
-        weight = torch.where(forced.unsqueeze(1) > 0, _pruned(nodes, weight, settings), weight)
+        weight = torch.where(forced.unsqueeze(1) > 0, _prune_visits(nodes, weight, settings), weight)
     total = weight.sum(1, keepdim=True)
     return torch.where(total > 0, weight / total.clamp(min=1e-9), nodes.prior)
 
 
-def _pruned(nodes: Nodes, weight: Tensor, settings: SearchConfig) -> Tensor:
+def _prune_visits(nodes: Nodes, weight: Tensor, settings: SearchConfig) -> Tensor:
     """Returns visits without those that exploration alone caused (KataGo's policy target pruning)."""
     merit = weight * (weight - 1.0).clamp(min=0.0) / weight.clamp(min=1.0) + 2.0 * nodes.prior
     best = torch.where(nodes.is_open, merit, -1.0).argmax(1, keepdim=True)

@@ -18,12 +18,13 @@ from zerogo.board import rng
 from zerogo.board.flood import host_read_is_free
 from zerogo.board.rng import Purpose
 from zerogo.config import SearchConfig
+from zerogo.kernels import graph
 from zerogo.kernels.shared import ILLEGAL, NULL_NODE, ROOT, UNVISITED
-from zerogo.search import graph, gumbel, puct
+from zerogo.search import gumbel, puct
 from zerogo.search.game import Game, Go, LeafStates, SearchPath, select_games
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Nodes, SearchState, Tree, backup, keep_subtree_, nodes_at, reset_
-from zerogo.system.tensors import sent
+from zerogo.system.tensors import send
 
 # Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], for random draws. Returns
 # an object with prior [K, A], 0 on illegal moves, sums to 1; value [K] of the side to move, in [-1, 1]; and, in a
@@ -159,7 +160,7 @@ class Search:
         search_state.gumbel[games] = torch.where(explores, noise, 0.0)
         search_state.root_prior[games] = nodes.prior
         moves = nodes.is_open, budgets, self.settings.max_considered, search_state.longest
-        search_state.order[games] = gumbel.by_simulation(*moves, gumbel.considered_visits)
+        search_state.target_visits[games] = gumbel.by_simulation(*moves, gumbel.considered_visits)
         search_state.phase_end[games] = gumbel.by_simulation(*moves, gumbel.phase_ends)
 
     def _prepare_roots(
@@ -196,7 +197,7 @@ class Search:
         if number < len(games):
             # cuDNN takes milliseconds to plan its convolutions for each new batch size, so there are only a few sizes.
             size = number if host_read_is_free(games) else min(len(games), 1 << (number - 1).bit_length())
-            index = sent(torch.cat([new_roots, new_roots[-1:].expand(size - number)]), games.device)
+            index = send(torch.cat([new_roots, new_roots[-1:].expand(size - number)]), games.device)
             states, chosen = states.select(index), [part.index_select(0, index) for part in chosen]
         games, some_legal, keys = chosen
         roots = self.roots_of(states, some_legal, rng.key(keys, Purpose.ROOT_SYMMETRY))
@@ -245,8 +246,8 @@ class Search:
 
     def simulate(self, search_state: SearchState, steps_left: int | None = None) -> None:
         """Runs one step: 1 to `leaves` simulations in every game whose budget is not spent. steps_left: see
-        `graph.replayed`."""
-        if not graph.replayed(self, search_state, steps_left):
+        `graph.replay_step`."""
+        if not graph.replay_step(self, search_state, steps_left):
             self.step(search_state)
         search_state.depth_bound += 1
 
@@ -433,7 +434,7 @@ def _close(tree: Tree, first: Tensor, selection: Selection, repeats: Tensor) -> 
     tree.prior.flatten(0, 1).index_put_(place, torch.zeros_like(selection.action, dtype=torch.float32))
 
 
-def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor, places: Tensor | None = None) -> Tensor:
+def sample_moves(policy: Tensor, temperature: float | Tensor, keys: Tensor, places: Tensor | None = None) -> Tensor:
     """Returns moves drawn in proportion to policy^(1 / temperature), the best ones at temperature 0: int64 [K].
 
     policy: float32 [K, A]. temperature: one, or [K]. keys: int64 [K]. places: `Game.noise_places`."""

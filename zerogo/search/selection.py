@@ -98,7 +98,7 @@ def _choose_at_roots(
     if virtual is not None:
         done, new_visits, collided = done + virtual.started, new_visits + virtual.by_move, virtual.collided
     now = done.clamp(max=search_state.longest - 1).unsqueeze(1)
-    num_wanted = search_state.order.gather(1, now).squeeze(1).to(torch.float32)
+    num_wanted = search_state.target_visits.gather(1, now).squeeze(1).to(torch.float32)
     scores = gumbel.root_scores(nodes, search_state.gumbel, new_visits, num_wanted, settings, collided)
     return scores.argmax(1), children
 

@@ -98,16 +98,16 @@ class SearchState:
     states: the root states. budget, done: int64 [B], simulations that the current move gets, and has had (kept visits
     do not count). root_prior: float32 [B, A], with noise if the search explores; the tree keeps the prior without
     noise. forced: float32 [B], k of forced playouts, 0 if the search does not explore. gumbel: float32 [B, A], 0
-    without noise. kept_visits: float32 [B, A], visits of the root's children before this search. order: int32 [B,
-    longest]; entry s: how many new visits a root move must have to be tried in simulation s. phase_end: int32 [B,
-    longest]; entry s: how many simulations are done at the end of its phase (Gumbel). keys: int64 [B], the current
-    move's key for random symmetries. deepest: int64 [B], a bound of the depth of the tree's nodes, the root being 0.
-    depth_bound: the same for all trees, on the host. overflowed: int64 [], kept trees dropped because the nodes of
-    their next search would not have fitted. exact_leaves: int64 [2], simulations that ended in a finished position, and
-    in a closed move, without the network. collisions: int64 [], simulations dropped because they reached a node that
-    another one of their step was about to make. repeated_states: the root states once for each of a step's `leaves`
-    simulations, [leaves * B]; None if they must be made anew. graph: the step as a CUDA graph
-    (`search.graph.StepGraph`) or None; a copy has none, since it would hold the original's tree."""
+    without noise. kept_visits: float32 [B, A], visits of the root's children before this search. With Gumbel,
+    target_visits: int32 [B, longest]; entry s: how many new visits a root move must have to be tried in simulation s;
+    phase_end: int32 [B, longest]; entry s: how many simulations are done at the end of its halving phase. keys: int64
+    [B], the current move's key for random symmetries. deepest: int64 [B], a bound of the depth of the tree's nodes, the
+    root being 0. depth_bound: the same for all trees, on the host. overflowed: int64 [], kept trees dropped because the
+    nodes of their next search would not have fitted. exact_leaves: int64 [2], simulations that ended in a finished
+    position, and in a closed move, without the network. collisions: int64 [], simulations dropped because they reached
+    a node that another one of their step was about to make. repeated_states: the root states once for each of a step's
+    `leaves` simulations, [leaves * B]; None if they must be made anew. graph: the step as a CUDA graph
+    (`kernels.graph.StepGraph`) or None; a copy has none, since it would hold the original's tree."""
 
     states: Any
     tree: Tree
@@ -117,7 +117,7 @@ class SearchState:
     forced: Tensor
     gumbel: Tensor
     kept_visits: Tensor
-    order: Tensor
+    target_visits: Tensor
     phase_end: Tensor
     keys: Tensor
     deepest: Tensor
@@ -140,7 +140,7 @@ class SearchState:
         by_game["forced"] = _zeros(num_games, dtype=torch.float32)
         by_move = ("root_prior", "gumbel", "kept_visits")
         by_move = {name: _zeros(num_games, num_actions, dtype=torch.float32) for name in by_move}
-        by_simulation = {name: _zeros(num_games, longest, dtype=torch.int32) for name in ("order", "phase_end")}
+        by_simulation = {name: _zeros(num_games, longest, dtype=torch.int32) for name in ("target_visits", "phase_end")}
         counts = {"overflowed": _zeros(), "exact_leaves": _zeros(2), "collisions": _zeros()}
         return SearchState(states, tree, **by_game, **by_move, **by_simulation, **counts, depth_bound=0)
 
@@ -152,7 +152,7 @@ class SearchState:
     @property
     def longest(self) -> int:
         """The largest budget that a move may get."""
-        return self.order.shape[1]
+        return self.target_visits.shape[1]
 
     def states_of_slots(self, num_slots: int) -> Any:
         """Returns the root states once for each slot of a step: [num_slots * B, …]."""

@@ -20,13 +20,13 @@ from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
 from zerogo.kernels import copies
 from zerogo.rules import coords, own_actions
-from zerogo.search import Search, SearchResult, tempered
+from zerogo.search import Search, SearchResult, sample_moves
 from zerogo.search.game import select_games
 from zerogo.search.tree import SearchState
-from zerogo.selfplay.opening import begin
+from zerogo.selfplay.opening import begin_games
 from zerogo.selfplay.record import EndReason, FinishedGame, Recorder, SelfPlayResult
 from zerogo.selfplay.resignation import FALSE_POSITIVE, Resignation
-from zerogo.system.tensors import TensorFields, restored, sent, state_of
+from zerogo.system.tensors import TensorFields, restore, send, state_of
 
 # What a state holds of self-play, and of its searches besides their trees.
 IN_FLIGHT = "states drawn plan is_first network_steps next_game budgets fewest_left steps_left".split()
@@ -159,7 +159,7 @@ class SelfPlay:
         has_links = self.states.links.shape[1] > 0  # a GPU's games have none
         for one, names, kept in ((self, IN_FLIGHT, state), (search, OF_SEARCHES, state["search"])):
             for name in names:
-                setattr(one, name, restored(getattr(one, name), kept[name]))
+                setattr(one, name, restore(getattr(one, name), kept[name]))
         if (self.states.links.shape[1] > 0) != has_links:  # from another device type; kernels would read out of bounds
             self.states = replace(self.states, links=links_of(self.states.seen, self.states.seen.shape[1]))
         search.states, search.repeated_states = self.states, None
@@ -187,14 +187,14 @@ class SelfPlay:
         num_games: int,
         until: float | None = None,
         show: Callable[[SelfPlayResult], None] | None = None,
-        every_place: bool = False,
+        every_slot: bool = False,
         collected: SelfPlayResult | None = None,
         pause: Callable[[], bool] = lambda: False,
     ) -> SelfPlayResult:
         """Plays until `num_games` more games are finished, or until `time.monotonic()` reaches `until`, and returns
         their results. show: called with the results so far, whenever moves were played.
 
-        every_place: also play until the first game of each of the B slots is finished; otherwise the first finished
+        every_slot: also play until the first game of each of the B slots is finished; otherwise the first finished
         games would be biased towards short ones. pause: called before each step of the search; once it returns True,
         the incomplete result is returned (`is_whole` is False): pass it as `collected` to continue."""
         collected, start = collected or SelfPlayResult(), time.monotonic()
@@ -202,7 +202,7 @@ class SelfPlay:
         overflowed, done = self.search_state.overflowed.clone(), int(self.search_state.done.sum())
         while until is None or time.monotonic() < until:
             number = len(collected.lengths) + sum(len(ends) for _, ends in self.ended)
-            if number >= num_games and not (every_place and bool(self.is_first.any())):
+            if number >= num_games and not (every_slot and bool(self.is_first.any())):
                 collected.is_whole = True
                 break
             if not self._simulate(pause):
@@ -255,7 +255,7 @@ class SelfPlay:
         result = self.search.result(search_state, game_index)
         actions = self._choose(game_index, before, result)
         self._record(game_index, before, actions, result)
-        after = _played(before, actions, stays)
+        after = _play_moves(before, actions, stays)
         resigns = self._resigns(game_index, before, result) if self.settings.resign_share else None
         self.states = after if is_whole else board.put_(self.states, game_index, after)
         actions = actions if stays is None else torch.where(stays, board.NO_MOVE, actions)
@@ -300,7 +300,7 @@ class SelfPlay:
 
     def _on_device(self, games: Tensor) -> Tensor:
         """Returns game indices of the host (int64 [K], ascending) on the device."""
-        return self.all_games if len(games) == self.num_games else sent(games, self.device)
+        return self.all_games if len(games) == self.num_games else send(games, self.device)
 
     def _record(self, game_index: Tensor, before: board.State, actions: Tensor, result: SearchResult) -> None:
         played = {"actions": actions, "policy": result.policy, "root_value": result.value}
@@ -323,9 +323,9 @@ class SelfPlay:
             half_life = sizes if is_mixed else states.board_size
             decay = 0.5 ** (states.ply.to(torch.float32) / half_life)
             temperature = TEMPERATURE_END + (TEMPERATURE_START - TEMPERATURE_END) * decay
-            chosen = tempered(result.policy, temperature, keys, places)
+            chosen = sample_moves(result.policy, temperature, keys, places)
         if settings.opening_plies:
-            drawn = tempered(result.prior, settings.opening_temperature, keys, places)
+            drawn = sample_moves(result.prior, settings.opening_temperature, keys, places)
             chosen = torch.where(states.ply < select_games(self.drawn.opening, game_index), drawn, chosen)
         return chosen
 
@@ -368,7 +368,7 @@ class SelfPlay:
         """Returns fresh games with the next numbers, each with its own rules, and their random draws, on the host."""
         host, settings = torch.device("cpu"), self.settings
         numbers = self.next_game + self.stride * torch.arange(number)
-        states = begin(self.game, numbers, self.seed, host)
+        states = begin_games(self.game, numbers, self.seed, host)
 
         def _drawn(purpose: Purpose) -> Tensor:
             return rng.uniform(rng.key(self.seed, numbers, purpose), 1).squeeze(1)
@@ -444,7 +444,7 @@ class SelfPlay:
             self.resignation.learn(values, is_black, length, torch.where(drawn.may_resign, 0.0, score))
 
 
-def _played(before: board.State, actions: Tensor, stays: Tensor | None) -> board.State:
+def _play_moves(before: board.State, actions: Tensor, stays: Tensor | None) -> board.State:
     """Returns running games after the actions, except games that stay: bool [K], None for none."""
     if stays is None:
         return board.step_(before, actions)

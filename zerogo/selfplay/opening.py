@@ -1,4 +1,4 @@
-"""How a run's games begin: the rules and the board of each, and random games before the network plays."""
+"""How a run's games begin: the rules and the board of each, and games of the random player before the network plays."""
 
 import time
 from bisect import bisect
@@ -12,43 +12,71 @@ from torch import Tensor
 
 from zerogo import board, scoring
 from zerogo.board import flood, rng
+from zerogo.board.position import Position, own_and_opponent
 from zerogo.board.rng import Purpose
+from zerogo.board.superko import exact_legal_rows
 from zerogo.config import GameConfig
 from zerogo.rules import Rules
-from zerogo.selfplay.playout import RandomPlayer
 from zerogo.selfplay.record import EndReason, Recorder, SelfPlayResult
 
 RANDOM_GAMES_TOGETHER = 1024
 
 
-def begin(game: GameConfig, numbers: Tensor, seed: int, device: torch.device) -> board.State:
+def begin_games(game: GameConfig, numbers: Tensor, seed: int, device: torch.device) -> board.State:
     """Returns new games by their numbers (int64 [K], on the host); N is the side of the largest board."""
-    rules = drawn_rules(game, numbers, seed)
+    rules = draw_rules(game, numbers, seed)
     return board.new_games(len(numbers), rules, device, [game.plies(one.size) for one in rules], game.largest_size)
 
 
-def drawn_rules(game: GameConfig, numbers: Tensor, seed: int) -> list[Rules]:
+def draw_rules(game: GameConfig, numbers: Tensor, seed: int) -> list[Rules]:
     """Returns the rules of games by their numbers (int64 [K], on the host), drawn by the shares in the settings."""
     shares = {
         Purpose.SIZE: [(size, share) for size, share, _ in game.sizes] or [(game.size, 1.0)],
         Purpose.SUPERKO: list(game.superko_shares.items()) or [(game.superko, 1.0)],
         Purpose.SUICIDE: [(True, game.suicide_share), (game.suicide, 1.0 - game.suicide_share)],
     }
-    sizes, superko, suicide = (_chosen(options, numbers, seed, purpose) for purpose, options in shares.items())
+    sizes, superko, suicide = (_choose_options(options, numbers, seed, purpose) for purpose, options in shares.items())
     drawn = rng.uniform(rng.key(seed, numbers, Purpose.KOMI), 2).tolist()
     komi = [game.komi_of(size) for size in sizes]
     for k, (share, where) in enumerate(drawn):
         if share < game.random_komi_share:
-            choices = game.drawn_komi(komi[k])
+            choices = game.komi_choices(komi[k])
             komi[k] = choices[int(where * len(choices))]
     return [Rules(*one, game.scoring) for one in zip(sizes, komi, superko, suicide, strict=True)]
 
 
-def _chosen(options: Sequence[tuple[Any, float]], numbers: Tensor, seed: int, purpose: Purpose) -> list[Any]:
+def _choose_options(options: Sequence[tuple[Any, float]], numbers: Tensor, seed: int, purpose: Purpose) -> list[Any]:
     """Returns one option for each game, drawn in proportion to its share."""
     edges = list(accumulate(share for _, share in options))
     drawn = rng.uniform(rng.key(seed, numbers, purpose), 1).squeeze(1).tolist()
     return [options[min(bisect(edges, where * edges[-1]), len(options) - 1)][0] for where in drawn]
+
+
+def sparing_rows(position: Position, on_board: Tensor, legal: Tensor) -> Tensor:
+    """Returns the legal points that are no eye of the side to move: legal int32 [B, N] -> int32 [B, N]."""
+    own_stones, _ = own_and_opponent(position)
+    return legal & ~flood.eyes(own_stones, on_board)
+
+
+def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
+    """Returns a point drawn from each row of points (int32 [B, N]), P if empty, by uniform float32 [B]: int64 [B]."""
+    points = flood.unpack_rows(rows).flatten(1)
+    until = points.cumsum(1, dtype=torch.int32)
+    # The rank is below the total, since uniform is below 1 by more than the rounding.
+    rank = (uniform * until[:, -1]).to(torch.int32)
+    return (until <= rank.unsqueeze(1)).sum(1)
+
+
+class RandomPlayer:
+    """Plays uniformly at random among the legal points that are not its own eyes; passes if there is none."""
+
+    name = "random"
+
+    def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
+        """Returns the moves: int64 [B]; game_ids int64 [B]. Each is a function of (seed, game, ply) alone."""
+        rows = sparing_rows(states, states.on_board, exact_legal_rows(states))
+        keys = rng.key(seed, game_ids, states.ply, Purpose.MOVE)
+        return draw_point(rng.uniform(keys, 1).squeeze(1), rows)
 
 
 def random_games(game: GameConfig, num_games: int, seed: int, first_game: int, device: torch.device) -> SelfPlayResult:
@@ -66,7 +94,7 @@ def random_games(game: GameConfig, num_games: int, seed: int, first_game: int, d
 
 def _play_random(game: GameConfig, numbers: Tensor, seed: int, device: torch.device, collected: SelfPlayResult) -> None:
     player = RandomPlayer()
-    states = begin(game, numbers, seed, device)
+    states = begin_games(game, numbers, seed, device)
     numbers = numbers.to(device)
     recorder = Recorder.empty(len(numbers), int(states.cap.max()), states.board_size, device)
     exists = torch.nn.functional.pad(flood.unpack_rows(states.on_board).flatten(1), (0, 1), value=True)  # the pass too

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from zerogo import board
 from zerogo.errors import InputError
 from zerogo.game import Colour, GameState, Move
-from zerogo.rules import Rules, coords
+from zerogo.rules import GameRules, Rules, coords
 
 COLOURS = {"b": Colour.BLACK, "w": Colour.WHITE}
 LETTERS = {colour: letter for letter, colour in COLOURS.items()}
@@ -198,7 +199,62 @@ def positions(
         to_play.append((COLOURS[record.turns()[number]] if number < len(record.moves) else after).value)
     tensors = (stones, first, colours, actions, torch.tensor(to_play, dtype=torch.int8))
     stones, first, colours, actions, mover = (tensor.to(device) for tensor in tensors)
-    return board.replay(stones, first, [part.rules for part in records_of_lines], colours, actions, mover)
+    return play_moves(stones, first, [part.rules for part in records_of_lines], colours, actions, mover)
+
+
+def play_moves(
+    stones: Tensor,
+    to_play: Tensor,
+    rules: GameRules,
+    colours: Tensor,
+    actions: Tensor,
+    next_to_play: Tensor | None = None,
+) -> board.State:
+    """Returns the games after given moves, which are not checked; games may have different numbers of moves.
+
+    stones: int8 [B, N, N] and to_play: int8 [B] before the first. colours: int8 [B, T] and actions: int64 [B, T],
+    `board.NO_MOVE` after a game's end. next_to_play: int8 [B], the side to move after the last move, by default the
+    opponent of the last.
+
+    If one side moves twice in a row, as in handicap games and problems, the other side is assumed to have passed in
+    between. Such a pass ends no game, and `State.moves` starts anew after it. A record may continue after two passes;
+    `State.moves` then keeps only the second. So a game is finished only if its last two moves are passes."""
+    state = board.from_stones(stones, to_play, rules)
+    plies, is_added = _with_passes(to_play, colours, actions, next_to_play, state.board_size**2)
+    for action, added in zip(plies.unbind(1), is_added.unbind(1), strict=True):
+        goes_on = action != board.NO_MOVE
+        resumes, moves = goes_on & (state.passes >= 2), state.moves.clone()
+        passes = torch.where(resumes, 0, state.passes)
+        moves[:, 1:] = torch.where(resumes.unsqueeze(1), -1, moves[:, 1:])
+        state = board.step_(replace(state, passes=passes, finished=~goes_on, moves=moves), action.clamp(min=0))
+        moves = torch.where(added.unsqueeze(1), -1, state.moves)
+        state = replace(state, passes=torch.where(added, 0, state.passes), moves=moves)
+    return replace(state, finished=state.passes >= 2)
+
+
+def _with_passes(
+    to_play: Tensor, colours: Tensor, actions: Tensor, next_to_play: Tensor | None, pass_action: int
+) -> tuple[Tensor, Tensor]:
+    """Returns the actions by ply with the passes between two moves of a side: int64 [B, T'], and which were added: bool
+    [B, T'].
+
+    A last move is added to every record, by `next_to_play` and NO_MOVE, so that the pass before it is found, too."""
+    num_games, length = actions.shape
+    is_move = actions != board.NO_MOVE
+    number, index = is_move.sum(1, keepdim=True), torch.arange(length + 1, device=actions.device)
+    to_move = torch.cat([to_play.unsqueeze(1), torch.where(is_move, 3 - colours, 0).to(to_play.dtype)], dim=1)
+    last = torch.zeros_like(to_play) if next_to_play is None else next_to_play
+    moves_next = torch.nn.functional.pad(colours, (0, 1)).scatter(1, number, last.to(colours.dtype).unsqueeze(1))
+    counts = index < number if next_to_play is None else index <= number
+    needs_pass = counts & (moves_next != to_move)
+    place = index + needs_pass.cumsum(1)  # of each move; a pass that it needs is just before it
+    plies = torch.full((num_games, 2 * length + 2), board.NO_MOVE, dtype=torch.int64, device=actions.device)
+    plies.scatter_(1, place, torch.nn.functional.pad(actions.to(torch.int64), (0, 1), value=board.NO_MOVE))
+    is_added = torch.zeros_like(plies, dtype=torch.bool)
+    is_added.scatter_(1, torch.where(needs_pass, place - 1, plies.shape[1] - 1), needs_pass)
+    plies = torch.where(is_added, pass_action, plies)
+    used = int((plies != board.NO_MOVE).sum(1).max()) if num_games else 0
+    return plies[:, :used], is_added[:, :used]
 
 
 def with_to_play(state: GameState, player: Colour) -> GameState:

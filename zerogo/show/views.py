@@ -23,8 +23,8 @@ from zerogo.players import require_size
 from zerogo.players.analyst import Analysis, Analyst
 from zerogo.players.engine import Engine, Options
 from zerogo.players.live import LiveGame
+from zerogo.players.playout import playouts_of
 from zerogo.rules import Rules, coords
-from zerogo.selfplay.playout import playouts_of
 from zerogo.sgf.record import COLOURS
 from zerogo.show import picture
 from zerogo.system.runtime import make_directory, write_atomically

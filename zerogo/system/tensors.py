@@ -1,4 +1,4 @@
-"""Dataclasses of tensors: apply a function to all of them, select rows, concatenate batches, and what files hold."""
+"""Dataclasses of tensors: apply a function to all of them, select rows, concatenate batches, store and restore."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -13,12 +13,12 @@ class TensorFields:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """Returns a copy with the function applied to every tensor."""
-        return _mapped(self, function)
+        return _map_tensors(self, function)
 
     def to(self, device: torch.device | str) -> Self:
-        """Returns a copy on a device, see `sent`."""
+        """Returns a copy on a device, see `send`."""
         device = torch.device(device)
-        return self.map(lambda tensor: sent(tensor, device))
+        return self.map(lambda tensor: send(tensor, device))
 
     def select(self, index: Tensor) -> Self:
         """Returns the rows `index` (int64 [K]) of every tensor: [B, ...] -> [K, ...]."""
@@ -42,27 +42,27 @@ class TensorFields:
 
     @classmethod
     def cat(cls, batches: Sequence[Self]) -> Self:
-        """Returns the batches joined along dimension 0; fields that are no tensors are those of the first part."""
+        """Returns the batches joined along dimension 0; other fields are those of the first batch."""
         return batches[0].with_tensors(map(torch.cat, zip(*(part.tensors() for part in batches), strict=True)))
 
 
 def state_of(value: Any) -> Any:
-    """Returns a dataclass of tensors and plain values as dictionaries, nested as it is: what a file holds of it."""
+    """Returns a dataclass of tensors and plain values as nested dictionaries, which a file can hold."""
     if not dataclasses.is_dataclass(value):
         return value
     return {field.name: state_of(getattr(value, field.name)) for field in dataclasses.fields(value)}
 
 
-def restored(template: Any, state: Any) -> Any:
-    """Returns what had such a state; template: one of its kind, whose devices the tensors get."""
+def restore(template: Any, state: Any) -> Any:
+    """Returns the dataclass whose `state_of` this is, with the tensors on the devices of template's."""
     if isinstance(template, Tensor):
         return state.to(template.device)
     if not dataclasses.is_dataclass(template):
         return state
-    return dataclasses.replace(template, **{name: restored(getattr(template, name), state[name]) for name in state})
+    return dataclasses.replace(template, **{name: restore(getattr(template, name), state[name]) for name in state})
 
 
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
+def send(tensor: Tensor, device: torch.device) -> Tensor:
     """Returns a tensor on a device. What goes from the host to a GPU goes through pinned memory, so nothing waits."""
     if tensor.device == device:
         return tensor
@@ -70,10 +70,10 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     return (tensor.pin_memory() if is_sent else tensor).to(device, non_blocking=is_sent)
 
 
-def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+def _map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, Tensor):
         return function(value)
     if not isinstance(value, TensorFields):
         return value
-    fields = {field.name: _mapped(getattr(value, field.name), function) for field in dataclasses.fields(value)}
+    fields = {field.name: _map_tensors(getattr(value, field.name), function) for field in dataclasses.fields(value)}
     return dataclasses.replace(value, **fields)

@@ -17,8 +17,7 @@ from zerogo.kernels.shared import WORDS_AFTER_ROWS
 from zerogo.players.analyst import SIMULATIONS_A_LEAF
 from zerogo.search.tree import Tree
 from zerogo.selfplay.loop import SelfPlay
-from zerogo.selfplay.opening import begin
-from zerogo.selfplay.playout import RandomPlayer
+from zerogo.selfplay.opening import RandomPlayer, begin_games
 from zerogo.selfplay.record import Recorder
 from zerogo.system import distributed, runtime
 
@@ -107,7 +106,7 @@ def measure_moves(
 def _random_positions(game: GameConfig, device: torch.device) -> board.State:
     """Returns games of the run after random moves, as encoders have more to do there than on empty boards."""
     numbers, player = torch.arange(DIFFERENT), RandomPlayer()
-    states = begin(game, numbers, 0, device)
+    states = begin_games(game, numbers, 0, device)
     for _ in range(int(PLIES_A_POINT * states.board_size**2)):
         states = board.step(states, player.choose(states, numbers.to(device), 0))
     return states

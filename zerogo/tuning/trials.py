@@ -35,12 +35,12 @@ from zerogo.features.readings import read_ladders, read_tactics
 from zerogo.kernels.shared import NULL_NODE, ROOT
 from zerogo.network import inference_copy
 from zerogo.network.losses import Targets, loss_terms
+from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules, own_actions
 from zerogo.search import Search, SearchState
 from zerogo.search.search import expand_and_backup, step_leaves
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Tree, keep_subtree_
-from zerogo.selfplay.playout import PlayoutEvaluator
 from zerogo.system import runtime
 
 BOUND = 1e-4  # relative and absolute, of what fractions may differ on a GPU; on a CPU they must be equal
@@ -140,7 +140,8 @@ def used_nodes(tree: Tree) -> dict[str, Tensor]:
 
 def meaning(search_state: SearchState) -> dict[str, Tensor]:
     """Returns all of a search state that has a meaning."""
-    names = "budget done root_prior gumbel kept_visits order phase_end keys deepest overflowed exact_leaves collisions"
+    names = "budget done root_prior gumbel kept_visits target_visits phase_end keys deepest overflowed exact_leaves"
+    names += " collisions"
     return used_nodes(search_state.tree) | {name: getattr(search_state, name) for name in names.split()}
 
 
@@ -174,7 +175,7 @@ def _epilogues_cases(games: board.State, _kind: str) -> Iterator[Case]:
 
 
 def _finished(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor | None, relu: bool) -> Tensor:
-    """Returns what an inference network makes of a convolution's sums, as `network.FusedConv` does."""
+    """Returns what an inference network makes of a convolution's sums, as `network.fused.FusedConv` does."""
     if (fast := kernels.module_for("epilogues", y.device)) is not None:
         return fast.finish_(y, bias, residual, on_board, relu)
     y = y + bias.view(1, -1, 1, 1)

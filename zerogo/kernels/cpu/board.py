@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zerogo.kernels.arguments import HistoryFields, PositionFields
 from zerogo.kernels.cpu import strings
 from zerogo.kernels.cpu.loops import array, arrays_of, copy_bytes, first_bit, inline, kernel, over_games, part
 from zerogo.kernels.cpu.strings import ATARI, NO_POINTS, OTHER, OWN, SCRATCH, STRIDE, STRING, TAKEN, string
-from zerogo.kernels.shared import HistoryFields, PositionFields
 from zerogo.rules import SIMPLE, SITUATIONAL
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu.flat import EMPTY, OFF, find_strings, new_board
 from zerogo.kernels.cpu.loops import inline, kernel, over_games
+from zerogo.kernels.cpu.strings import EMPTY, OFF, find_strings, new_board
 
 CAUGHT, SAFE, GIVEN_UP = range(3)
 SEVERAL = 3  # liberties that save a string

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from zerogo.kernels import shared
+from zerogo.kernels import arguments, shared
 from zerogo.kernels.cpu.board import play, was_seen
 from zerogo.kernels.cpu.loops import inline, kernel, over_games, part
 from zerogo.kernels.cpu.strings import SCRATCH, area, legal_into, load, scratch
@@ -15,9 +15,9 @@ from zerogo.rules import SIMPLE, SITUATIONAL
 
 
 def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
-    """Returns the leaves after the moves, as in `shared.leaf_fields`: words of the parents, actions int64 [K], keys
+    """Returns the leaves after the moves, as in `arguments.leaf_fields`: words of the parents, actions int64 [K], keys
     int64 [2 * A] by `board.position.point_keys`."""
-    fields = shared.leaf_fields(states, path, words)
+    fields = arguments.leaf_fields(states, path, words)
     arrays = (type(kind)(*(field.numpy() for field in kind)) for kind in fields)
     over_games(_step_leaves, len(words), words, actions, keys, *arrays)
     _, _, leaves, after = fields

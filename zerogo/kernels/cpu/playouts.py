@@ -1,4 +1,4 @@
-"""Random games on the CPU, one by one: the same draws and games as in `selfplay.playout.play_out`."""
+"""Random games on the CPU, one by one: the same draws and games as in `players.playout.play_out`."""
 
 from typing import Any
 
@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zerogo.kernels.arguments import PositionFields
 from zerogo.kernels.cpu.loops import arrays_of, bit_count, inline, kernel, over_games, part
 from zerogo.kernels.cpu.planes import eyes_of_row
 from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, load, move, scratch
-from zerogo.kernels.shared import GOLDEN, PositionFields, mix
+from zerogo.kernels.shared import GOLDEN, mix
 
 _mix = inline(mix)
 

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu.flat import FIRST, SECOND, find_strings, new_board
+from zerogo.kernels.arguments import TACTICS
 from zerogo.kernels.cpu.loops import bit_count, kernel, over_games, part
-from zerogo.kernels.shared import TACTICS
+from zerogo.kernels.cpu.strings import FIRST, SECOND, find_strings, new_board
 
 LIBERTIES, CAPTURES, OPPONENT_CAPTURES, LIBERTIES_AFTER, SIZE_AFTER, SELF_ATARI, JOINED, WEAKEST = range(len(TACTICS))
 WORD = 64  # places to a word of a set

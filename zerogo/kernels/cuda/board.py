@@ -13,8 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo import rules
+from zerogo.kernels.arguments import HistoryFields, PositionFields, fields_of
 from zerogo.kernels.cuda import launch, rows
-from zerogo.kernels.shared import HistoryFields, PositionFields, fields_of
 
 SIMPLE, SITUATIONAL = tl.constexpr(rules.SIMPLE), tl.constexpr(rules.SITUATIONAL)
 PLIES = tl.constexpr(256)  # hashes of the history compared at a time

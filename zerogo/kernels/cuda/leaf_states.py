@@ -11,8 +11,8 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels import shared
+from zerogo.kernels.arguments import PositionFields, leaf_fields
 from zerogo.kernels.cuda import board, launch, rows
-from zerogo.kernels.shared import PositionFields
 
 SMALL_WORDS = tl.constexpr(shared.WORDS_AFTER_ROWS)
 HASH, TO_PLAY, PASSES = tl.constexpr(shared.HASH), tl.constexpr(shared.TO_PLAY), tl.constexpr(shared.PASSES)
@@ -23,7 +23,7 @@ LEVELS = tl.constexpr(32)  # nodes of a path compared at a time
 
 def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
     """Returns the leaves after the moves, as `cpu.leaf_states.step_leaves`."""
-    ways, games, leaves, after = shared.leaf_fields(states, path, words)
+    ways, games, leaves, after = leaf_fields(states, path, words)
     number, recent, _, size = leaves.recent.shape
     arguments = words, actions, ways, games, keys, after, leaves, ways.path.shape[1], games.seen.shape[1]
     sizes = {"N": size, "RECENT": recent, "MOVES": leaves.moves.shape[1], "ANY_SUPERKO": states.rules.any_superko}

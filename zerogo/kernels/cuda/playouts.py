@@ -1,5 +1,5 @@
 """Random games on CUDA, complete games in one launch, one warp each: the same draws and games as in
-`selfplay.playout.play_out`."""
+`players.playout.play_out`."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from zerogo.kernels.arguments import PositionFields, fields_of
 from zerogo.kernels.cuda import board, launch, rows
 from zerogo.kernels.cuda.draws import GOLDEN, mix
-from zerogo.kernels.shared import PositionFields, fields_of
 
 
 def play_out(state: Any, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,9 +10,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from zerogo.kernels.arguments import Searches, Trees, fields_of
 from zerogo.kernels.cuda import draws, launch, tree
 from zerogo.kernels.cuda.tree import ILLEGAL, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED, empty_nodes, write_node
-from zerogo.kernels.shared import Purpose, Searches, Trees, fields_of
+from zerogo.kernels.shared import Purpose
 
 NOISE, SYMMETRY = tl.constexpr(int(Purpose.NOISE)), tl.constexpr(int(Purpose.SYMMETRY))
 
@@ -156,7 +157,9 @@ def begin_kernel(
     tl.store(searches.done + game, budget * 0)
     tl.store(symmetry_keys + game, draws.key_of(key, SYMMETRY))
     considered = tl.minimum(tl.sum((children != ILLEGAL).to(tl.int32), 0), max_considered)
-    _halve(searches.order + game * longest, searches.phase_end + game * longest, considered, budget, longest, KIND)
+    _halve(
+        searches.target_visits + game * longest, searches.phase_end + game * longest, considered, budget, longest, KIND
+    )
 
 
 @triton.jit

@@ -9,9 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from zerogo.kernels.arguments import TACTICS
 from zerogo.kernels.cuda import launch
 from zerogo.kernels.cuda.rows import LANES, any_point, count, first_plane, flood, load_rows, neighbours, shifts
-from zerogo.kernels.shared import TACTICS
 
 # The fields of the tiles' words, for a move: `joined` has the stones that it joins, their strings, and the stones that
 # the opponent would capture there; `after` has its liberties and the stones that it captures. A board has at most 625

@@ -22,8 +22,9 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels import shared
+from zerogo.kernels.arguments import CHOICE_NUMBERS, LANDED, SELECTED, Leaves, Searches, Slots, Trees, fields_of
 from zerogo.kernels.cuda import launch
-from zerogo.kernels.shared import CHOICE_NUMBERS, LANDED, SELECTED, Leaves, Searches, Slots, Trees, fields_of, tries
+from zerogo.kernels.shared import tries
 
 NULL_NODE, ROOT = tl.constexpr(shared.NULL_NODE), tl.constexpr(shared.ROOT)
 UNVISITED, ILLEGAL = tl.constexpr(shared.UNVISITED), tl.constexpr(shared.ILLEGAL)
@@ -97,7 +98,7 @@ def select_kernel(
     by_move, collided = tl.zeros_like(moves), tl.zeros_like(moves)
     goes_on = tried == 0
     while goes_on:
-        target_visits = tl.load(searches.order + index * longest + tl.minimum(before + started, longest - 1))
+        target_visits = tl.load(searches.target_visits + index * longest + tl.minimum(before + started, longest - 1))
         root_move, child = _choose_at_root(game, target_visits, by_move, collided, KIND)
         slot = tl.minimum(started, leaves - 1) * num_games + index
         path = slots.path + slot * num_nodes

@@ -14,17 +14,16 @@ import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.search.tree import SearchState
 from zerogo.system.runtime import WARM_UP, capture_cuda_graph
 
 PAYS = 32  # steps, to come or already made, from which on a capture, which waits for the device, pays
 
 
-def replayed(search: Any, search_state: SearchState, steps_left: int | None = None) -> bool:
+def replay_step(search: Any, search_state: Any, steps_left: int | None = None) -> bool:
     """Runs one step from the search state's graph, or a step that prepares it; returns False if it did nothing.
 
-    search: a `search.Search`. steps_left: how many steps are certain to follow, including this one; None: enough for a
-    capture."""
+    search: a `search.Search`. search_state: a `search.SearchState`. steps_left: how many steps are certain to follow,
+    including this one; None: enough for a capture."""
     if not may_capture(search, search_state):
         return False
     if search_state.graph is None or not search_state.graph.serves(search, search_state):
@@ -32,7 +31,7 @@ def replayed(search: Any, search_state: SearchState, steps_left: int | None = No
     return search_state.graph.run(search_state, PAYS if steps_left is None else steps_left)
 
 
-def may_capture(search: Any, search_state: SearchState) -> bool:
+def may_capture(search: Any, search_state: Any) -> bool:
     """Returns whether a graph is wanted and possible: only with kernels are the launches always the same."""
     device = search_state.budget.device
     return device.type == "cuda" and search.settings.cuda_graph and kernels.module_for("tree", device) is not None
@@ -45,7 +44,7 @@ class StepGraph:
     roots: the root states that were copied last. states, repeated_states: the graph's own, as in `SearchState`. play:
     replays the step."""
 
-    def __init__(self, search: Any, search_state: SearchState) -> None:
+    def __init__(self, search: Any, search_state: Any) -> None:
         self.search, self.needs, self.roots = search, _needs(search, search_state), search_state.states
         self.shapes = self._shapes(self.roots)
         self.states: Any = None
@@ -53,7 +52,7 @@ class StepGraph:
         self.play: Callable[[], None] | None = None
         self.steps, self.refuses = 0, False
 
-    def serves(self, search: Any, search_state: SearchState) -> bool:
+    def serves(self, search: Any, search_state: Any) -> bool:
         """Returns whether this graph still fits the search and its state."""
         if any(one is not other for one, other in zip(self.needs, _needs(search, search_state), strict=True)):
             return False
@@ -63,7 +62,7 @@ class StepGraph:
         """Returns states with shapes in place of tensors, and their host-side numbers: all must stay the same."""
         return states.with_lasting_bounds().map(lambda tensor: (tensor.shape, tensor.dtype, tensor.device))
 
-    def run(self, search_state: SearchState, steps_left: int) -> bool:
+    def run(self, search_state: Any, steps_left: int) -> bool:
         """Makes a step; returns False if it is too early for a graph, or if the step can't be captured."""
         self.steps += 1
         is_new = self.states is None
@@ -101,7 +100,7 @@ class StepGraph:
         self.refuses = True
         warnings.warn(f"searching without a CUDA graph, as a step {why}", stacklevel=2)
 
-    def _step(self, search_state: SearchState) -> None:
+    def _step(self, search_state: Any) -> None:
         """Makes a step on the graph's own root states."""
         before = search_state.states, search_state.repeated_states
         search_state.states, search_state.repeated_states = self.states, self.repeated_states
@@ -111,7 +110,7 @@ class StepGraph:
             search_state.states, search_state.repeated_states = before
 
 
-def _needs(search: Any, search_state: SearchState) -> list[Any]:
+def _needs(search: Any, search_state: Any) -> list[Any]:
     """Returns the objects that the graph reads: if one is replaced, the graph must be captured again."""
     fields = [getattr(search_state, field.name) for field in dataclasses.fields(search_state)]
     tensors = [field for field in fields if isinstance(field, Tensor)]

@@ -1,4 +1,4 @@
-"""Random moves: the random player, and an evaluator by random games (playouts), without a network."""
+"""An evaluator by random games (playouts), for plain MCTS without a network."""
 
 import re
 from dataclasses import fields, replace
@@ -9,44 +9,16 @@ from torch import Tensor
 from zerogo import board, kernels, scoring
 from zerogo.board import flood, rng
 from zerogo.board.position import Position, legal_rows, own_and_opponent, play
-from zerogo.board.rng import Purpose
-from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
-from zerogo.system.tensors import sent
+from zerogo.selfplay.opening import sparing_rows
+from zerogo.system.tensors import send
 
 LONGEST = 2  # plies per point after which a playout ends; nearly all end earlier, by passes, as eyes are spared
 MOST_PLAYOUTS = 100_000  # per move, the maximum of `evaluation.simulations`
 SCORE_SPREAD = 2.0  # a lead of this many board sides, in points, is worth half of what the largest lead is (KataGo)
 FIRST_WEIGHT, FIRST_TEMPERATURE = 4.0, 0.15  # of all-moves-as-first, see `_first_moves`
 _DRAW = 2  # seed of the playouts' draws
-
-
-def sparing_rows(position: Position, on_board: Tensor, legal: Tensor) -> Tensor:
-    """Returns the legal points that are no eye of the side to move: legal int32 [B, N] -> int32 [B, N]."""
-    own_stones, _ = own_and_opponent(position)
-    return legal & ~flood.eyes(own_stones, on_board)
-
-
-def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
-    """Returns a point drawn from each row of points (int32 [B, N]), P if empty, by uniform float32 [B]: int64 [B]."""
-    points = flood.unpack_rows(rows).flatten(1)
-    until = points.cumsum(1, dtype=torch.int32)
-    # The rank is below the total, since uniform is below 1 by more than the rounding.
-    rank = (uniform * until[:, -1]).to(torch.int32)
-    return (until <= rank.unsqueeze(1)).sum(1)
-
-
-class RandomPlayer:
-    """Plays uniformly at random among the legal points that are not its own eyes; passes if there is none."""
-
-    name = "random"
-
-    def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
-        """Returns the moves: int64 [B]; game_ids int64 [B]. Each is a function of (seed, game, ply) alone."""
-        rows = sparing_rows(states, states.on_board, exact_legal_rows(states))
-        keys = rng.key(seed, game_ids, states.ply, Purpose.MOVE)
-        return draw_point(rng.uniform(keys, 1).squeeze(1), rows)
 
 
 def playouts_of(word: str) -> int | None:
@@ -76,7 +48,7 @@ class PlayoutEvaluator:
         sensible = legal & torch.cat([spared, torch.ones_like(spared[:, :1])], dim=1)
         keys = rng.key(state.hash, state.to_play, state.ply) if key is None else key
         serial = torch.arange(self.num_playouts, device=state.device)
-        owned, first = _played(state, rng.key(_DRAW, keys.unsqueeze(1), serial))
+        owned, first = _play_games(state, rng.key(_DRAW, keys.unsqueeze(1), serial))
         sign = torch.where(state.to_play == board.BLACK, 1.0, -1.0).unsqueeze(1)
         owned = owned * sign.view(-1, 1, 1, 1)
         scores = self.scores(owned, state)
@@ -106,7 +78,7 @@ def _first_moves(first: Tensor, results: Tensor, scores: Tensor, size: Tensor) -
     return torch.nn.functional.pad(torch.exp(gain / FIRST_TEMPERATURE), (0, 1), value=1.0)
 
 
-def _played(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
+def _play_games(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
     """Plays random games from each position, by keys int64 [B, K]. Returns the owners of the points at their ends,
     float32 [B, K, N, N], 1 Black's and -1 White's (by area, even under territory rules, where the difference is small);
     and where the side to move was the first to play, bool [B, K, N, N].
@@ -120,7 +92,7 @@ def _played(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
     longest, exists = LONGEST * state.rules.size.to(torch.int32) ** 2, state.on_board.repeat_interleave(shape[1], 0)
     stones, first = (fast.play_out if fast else play_out)(state, keys.flatten(), longest)
     black, white = scoring.area_rows(stones[0], stones[1], exists)
-    black, white, first = flood.unpack_rows(sent(torch.stack([black, white, first]), device)).unflatten(1, shape)
+    black, white, first = flood.unpack_rows(send(torch.stack([black, white, first]), device)).unflatten(1, shape)
     return black.to(torch.float32) - white.to(torch.float32), first
 
 

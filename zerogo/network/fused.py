@@ -1,0 +1,64 @@
+"""Convolutions for playing: what follows a convolution is folded into it, and its weights are packed."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+PACKED_FOR = 64  # positions in the batch for which weights are packed
+
+
+def fast_relu(x: Tensor) -> Tensor:
+    """Returns relu(x)."""
+    if x.dtype == torch.bfloat16 and x.device.type == "cpu" and not torch.is_grad_enabled():
+        # A bfloat16 has its sign bit where an int16 has it: this is 3 times as fast as relu (0.03 ms instead of 0.09).
+        return x.view(torch.int16).clamp(min=0).view(torch.bfloat16)
+    return torch.relu(x)
+
+
+def finish(y: Tensor, on_board: Tensor | None, relu: bool) -> Tensor:
+    """Returns what a block makes of its sums [B, C, N, N]: relu if asked for, and zero off the board."""
+    y = fast_relu(y) if relu else y
+    return y if on_board is None else torch.where(on_board.unsqueeze(1), y, 0.0)
+
+
+class FusedConv(nn.Module):
+    """A convolution for playing, with normalisation folded in; on a CPU, residual and relu as well.
+
+    On 9x9, 256 games, 32 channels, one Zen 5 core, bf16: 0.90 ms for the convolution, and 0.14 and 0.09 more if
+    residual and relu were separate steps. The weights are packed for oneDNN, which would otherwise pack them at every
+    call: a tenth to a quarter of the network's time for one position, a twentieth for 32. size: the board's side for
+    which oneDNN packs; other sides work, too."""
+
+    def __init__(self, conv: nn.Conv2d, device: torch.device, dtype: torch.dtype, size: int) -> None:
+        super().__init__()
+        self.conv = conv.to(device=device, dtype=dtype, memory_format=torch.channels_last)
+        has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
+        self.in_one_step = device.type == "cpu" and has_onednn
+        self.packed, self.epilogue = conv.weight.detach(), None  # see `InferenceNetwork.use_epilogues`
+        if self.in_one_step and hasattr(torch.ops.mkldnn, "_reorder_convolution_weight"):
+            shape = [PACKED_FOR, conv.in_channels, size, size]
+            self.packed = torch.ops.mkldnn._reorder_convolution_weight(
+                self.packed, list(conv.padding), [1, 1], list(conv.dilation), 1, shape
+            )
+
+    def forward(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None = None, relu: bool = True) -> Tensor:
+        """Returns the output of the `ConvNorm`, up to rounding."""
+        conv = self.conv
+        if self.epilogue is not None:
+            y = F.conv2d(x, conv.weight, padding=conv.padding, dilation=conv.dilation)
+            return self.epilogue.finish_(y, conv.bias, residual, on_board, relu)
+        if not self.in_one_step:
+            y = conv(x)
+            return finish(y if residual is None else y.add_(residual.to(y.dtype)), on_board, relu)
+        if residual is not None and residual.shape[-1] != x.shape[-1]:
+            # Expanded over the points, it is added by the convolution: 0.03 ms instead of 0.14 for a separate step.
+            spread = residual.expand(-1, -1, x.shape[-2], x.shape[-1]).to(x.dtype)
+            residual = spread.contiguous(memory_format=torch.channels_last)
+        geometry = (self.packed, conv.bias, list(conv.padding), [1, 1], list(conv.dilation), 1)
+        if residual is None:
+            y = torch.ops.mkldnn._convolution_pointwise(x, *geometry, "relu" if relu else "none", [], "")
+        else:
+            y = torch.ops.mkldnn._convolution_pointwise.binary(
+                x, residual, *geometry, "add", 1.0, "relu" if relu else None, [], None
+            )
+        return finish(y, on_board, False)
