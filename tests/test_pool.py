@@ -29,14 +29,14 @@ def test_each_match_is_kept_once_whatever_a_kill_leaves(tmp_path: Path) -> None:
     with open(path, "a") as file:
         file.write('{"player": "a", "oppo')
     pool.add(path, replace(result, seed=8))
-    for broken in ("[]", "{}", '{"player": 1}', "null", "\xff"):
+    for broken in ("[]", "{}", '{"player": 1}', json.dumps(meeting(5, "bert", 1)._asdict()), "null", "\xff"):
         with open(path, "a", encoding="latin-1") as file:
             file.write(broken + "\n")
     first, second = pool.read(path)
     # Black wins pairs by 3 and loses them by 1 in turn, but for the drawn game: A's pairs are 1.5, 1 and 1 points.
     assert first == Meeting("anna", "bert", 5, 3.5, 6, [0, 0, 2, 1, 0], result.seed)
     assert second == first._replace(seed=8)
-    assert path.read_bytes().count(b"\n") == 3 + 1 + 5
+    assert path.read_bytes().count(b"\n") == 3 + 1 + 6
     games = sorted((tmp_path / pool.FOLDER).iterdir())
     assert [game.name for game in games] == [f"5x5-anna-vs-bert-{number:04d}.sgf" for number in range(1, 7)]
     assert sgf.read(games[0]).moves == result.games[0].moves

@@ -61,11 +61,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "seed": {"type": number(int, 0), "metavar": "N", "help": "random seed (default: {key})"},
     "device": {"metavar": "D", "help": "auto, cpu, cuda or cuda:1 (default: {key})"},
     "precision": {"choices": ("auto", "float32", "bfloat16"), "help": "arithmetic of the network (default: {key})"},
-    "threads": {
-        "type": number(int, 0),
-        "metavar": "N",
-        "help": "CPU threads (0: chosen automatically while running; default: {key})",
-    },
+    "threads": {"type": number(int, 0), "metavar": "N", "help": "CPU threads (0: automatic; default: {key})"},
     "config": {"type": Path, "metavar": "FILE", "help": "YAML file with the settings (default: the checkpoint's)"},
     "rules": {"metavar": "NAME", "help": "tromp-taylor, chinese, japanese, aga, … (default: the network's)"},
     "komi": {"type": number(float, -1000, 1000), "metavar": "POINTS", "help": "White's points (default: {key})"},

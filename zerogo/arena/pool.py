@@ -54,6 +54,9 @@ class Meeting(NamedTuple):
         return cls(result.name_a, result.name_b, result.rules.size, points, result.num_games, pairs, result.seed)
 
 
+KINDS = Meeting.__annotations__ | {"pairs": [int]}
+
+
 def add(path: Path, result: MatchResult) -> None:
     """Adds a match to the file, fsynced, and writes some of its games into a folder next to it. A match with fixed
     colours is left out, as it says less of strength."""
@@ -77,9 +80,9 @@ def read(path: Path) -> list[Meeting]:
     matches: dict[tuple, Meeting] = {}
     for line in path.read_bytes().splitlines() if path.exists() else []:
         with suppress(ValueError, TypeError):
-            meeting = Meeting(**bounds.parse_json(line))
-            if 0 <= float(meeting.points) <= int(meeting.games) and len(meeting.pairs) == 5:
-                matches[meeting.player, meeting.opponent, int(meeting.size), meeting.seed, meeting.games] = meeting
+            meeting = Meeting(**(row := bounds.parse_json(line)))
+            if 0 <= meeting.points <= meeting.games and len(meeting.pairs) == 5 and not bounds.misfit(row, KINDS, ""):
+                matches[meeting.player, meeting.opponent, meeting.size, meeting.seed, meeting.games] = meeting
     return list(matches.values())
 
 

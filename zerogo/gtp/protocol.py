@@ -57,7 +57,8 @@ class Input(LineQueue):
 
     def asks_to_stop(self) -> bool:
         """Returns whether GoGui's `# interrupt` is among the lines that have come."""
-        return any(INTERRUPT.fullmatch(line) for line in list(self._waiting.queue) if line is not None)
+        with self._waiting.mutex:
+            return any(INTERRUPT.fullmatch(line) for line in self._waiting.queue if line is not None)
 
 
 class Reply:
