@@ -17,7 +17,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_the_worker_streams_stops_and_starts_again(root: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(entry, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(entry, "HEARTBEAT_SECONDS", 0.1)
     (root / "torch.py").write_text("raise SystemExit")
     monkeypatch.chdir(root)  # TensorBoard may be started anywhere, and nothing there is imported
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
@@ -40,8 +40,8 @@ def test_the_worker_streams_stops_and_starts_again(root: Path, monkeypatch: pyte
         list(fourth)
     worker.start()
     with monkeypatch.context() as impatient:
-        impatient.setattr(entry, "PATIENCE", 0.0)
-        with pytest.raises(entry.InputError, match="not answered within 0 s"):
+        impatient.setattr(entry, "REQUEST_SECONDS", 0.0)
+        with pytest.raises(entry.InputError, match="no answer within 0 s"):
             worker.one("play_move", {"position": POSITION})
     assert worker._process is not process
     assert worker._room._value == entry.MOST_WAITING, "no request holds its place after its end"

@@ -33,7 +33,7 @@ MOST_WAITING = 16  # requests that the process of jobs has at a time
 ENDED = "the analysis process has ended; the next request starts it again"
 MOST_PLAYED = 1000  # games saved in one run
 MOST_OPENED = 20_000  # games that openings are counted of
-BEAT_SECONDS, PATIENCE = 1.0, 300.0  # between two signs of life in a stream; of the whole of one
+HEARTBEAT_SECONDS, REQUEST_SECONDS = 1.0, 300.0  # between heartbeats of a stream; limit of a request
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 HEADERS |= {"Cross-Origin-Resource-Policy": "same-origin", "Content-Security-Policy": "default-src 'none'"}
 
@@ -270,7 +270,7 @@ class JobProcess:
         """Yields the parts of a job's answer, and {} after each second without one. client: whose earlier request is
         cancelled, empty for none. Raises InputError with the job's error, RequestRefused where too many wait."""
         self.start()
-        process, (ours, theirs), until = self._process, Pipe(), time.monotonic() + PATIENCE
+        process, (ours, theirs), until = self._process, Pipe(), time.monotonic() + REQUEST_SECONDS
         if not self._room.acquire(blocking=False):
             raise RequestRefused(503, f"{MOST_WAITING} requests are waiting already; try again later")
         try:
@@ -279,13 +279,13 @@ class JobProcess:
                     socket.send_fds(self._control, [b"+"], [theirs.fileno()])
                 ours.send_bytes(json.dumps({"job": job, "fields": fields, "client": client}).encode())
                 while time.monotonic() < until:
-                    answer = json.loads(ours.recv_bytes()) if ours.poll(BEAT_SECONDS) else {"part": {}}
+                    answer = json.loads(ours.recv_bytes()) if ours.poll(HEARTBEAT_SECONDS) else {"part": {}}
                     if "error" in answer:
                         raise InputError(answer["error"])
                     if "part" not in answer:
                         return
                     yield answer["part"]
-                raise InputError(f"this was not answered within {PATIENCE:g} s; ask for less, or try again later")
+                raise InputError(f"no answer within {REQUEST_SECONDS:g} s; ask for less, or try again later")
         except (EOFError, OSError):
             with suppress(subprocess.TimeoutExpired):
                 process.wait(1)  # it closes its connections a little before it has ended

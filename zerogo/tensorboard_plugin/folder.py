@@ -18,8 +18,8 @@ MOST_FOLDERS, MOST_DEPTH = 10_000, 4  # that are looked at, and how far down
 MOST_GAME_BYTES = 2**19  # of a game that is shown
 SUMMARY_BYTES, MOST_HEAD, OPENING = 2**18, 4096, 6  # of a game in a list: read; with names and result; moves compared
 KEPT_SUMMARIES = 100_000  # games, some 500 bytes each
-LISTED, SECONDS = 50, 0.7  # games of a page, and the time limit of one request for them
-RUNS_HOLD = 2.0  # seconds for which the list of runs is kept
+LISTED, PAGE_SECONDS = 50, 0.7  # games of a page, and the time limit of one request for them
+RUNS_SECONDS = 2.0  # seconds for which the list of runs is kept
 GAME_FOLDERS = {"games": "self-play", "matches": "match", "played": "played"}  # of a run, with the kinds of their games
 OF_A_RUN = {*GAME_FOLDERS, "actors", "checkpoints", "snapshots", "replay", "logs"}
 NETWORKS = (".pt", ".bin.gz", ".txt.gz")  # endings of checkpoints and of KataGo's networks
@@ -118,7 +118,7 @@ class Folder:
     def runs(self) -> list[ListedRun]:
         """Returns the runs, the one that was written last first."""
         with self._lock:
-            if time.monotonic() - self._runs[0] > RUNS_HOLD:
+            if time.monotonic() - self._runs[0] > RUNS_SECONDS:
                 dated = ((_mtime(run.path, *(run.path / name for name in OF_A_RUN)), run) for run in self._find_runs())
                 self._runs = time.monotonic(), [run for _, run in sorted(dated, key=lambda pair: -pair[0])]
             return self._runs[1]
@@ -182,7 +182,7 @@ class Folder:
         every = [(row[0], place + row[1], row[2], run, kind) for run, kind, _, place, rows in of_folder for row in rows]
         every.sort(reverse=True)
         begin = (int(after.split(" ")[0]), after.partition(" ")[2]) if after else (2**63, "")
-        page, looked, last, until = [], 0, "", time.monotonic() + SECONDS
+        page, looked, last, until = [], 0, "", time.monotonic() + PAGE_SECONDS
         for changed, path, size, run, kind in every:
             if (changed, path) >= begin:
                 continue
