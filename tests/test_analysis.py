@@ -92,19 +92,20 @@ def test_versions_are_told() -> None:
     assert version.items() >= {"id": "x", "more": 1}.items() and {"version", "git_hash"} <= version.keys()
 
 
-def test_a_reply_agrees_with_itself() -> None:
+def test_a_reply_agrees_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best move by its lower bound has fewer visits than the next one."""
+    monkeypatch.setattr(ANALYST.search, "settings", dataclasses.replace(ANALYST.search.settings, lcb=True))
     wants = {"includeOwnership": True, "includeMovesOwnership": True, "includePolicy": True, "includePVVisits": True}
-    [reply] = ask(query(moves=[["B", "C3"], ["W", "b2"]], maxVisits=40, **wants))
+    [reply] = ask(query(moves=[["B", "C3"], ["W", "b2"]], maxVisits=30, **wants))
     assert (reply["id"], reply["isDuringSearch"], reply["turnNumber"]) == ("q", False, 2)
     root, moves = reply["rootInfo"], reply["moveInfos"]
-    assert root["visits"] == 40 and root["currentPlayer"] == "B"
-    assert sum(move["visits"] for move in moves) == 39
-    assert [move["order"] for move in moves] == list(range(len(moves)))
+    assert root["visits"] == 30 == 1 + sum(move["visits"] for move in moves) and root["currentPlayer"] == "B"
+    by_value = sorted(moves, key=lambda move: -move["playSelectionValue"])
+    assert [move["order"] for move in by_value] == [*range(len(moves))] and moves[0]["visits"] < moves[1]["visits"]
     for move in moves:
-        assert len(move["pv"]) == len(move["pvVisits"])
-        assert move["pv"][0] == move["move"] and move["pvVisits"][0] == move["visits"]
+        assert len(move["pv"]) == len(move["pvVisits"]) and move["pv"][0] == move["move"]
+        assert move["pvVisits"][0] == move["visits"] and len(move["ownership"]) == 25
         assert 0 <= move["winrate"] <= 1 and move["utility"] == pytest.approx(2 * move["winrate"] - 1, abs=1e-5)
-        assert len(move["ownership"]) == 25
     assert len(reply["ownership"]) == 25 and all(-1 <= value <= 1 for value in reply["ownership"])
     assert len(reply["policy"]) == 26 and [k for k, value in enumerate(reply["policy"]) if value == -1] == [12, 16]
     assert sum(value for value in reply["policy"] if value > 0) == pytest.approx(1, abs=1e-4)

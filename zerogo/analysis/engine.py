@@ -299,6 +299,8 @@ def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: b
     stones = {"currentPlayer": "B" if is_black else "W", "thisHash": hashes[0], "symHash": min(hashes)}
     root = stones | katago.root_fields(analysis, sign)
     moves = [katago.move_fields(move, order, size, sign, longest) for order, move in enumerate(analysis.candidates)]
+    for fields in moves[:1]:  # by its lower bound it may come before a move with more visits
+        fields["playSelectionValue"] = max(other["weight"] for other in moves)
     names = [name for name in katago.MOVE_INFO if katago.MOVE_EXTRAS.get(name) in (None, *query.included)]
     reply = {
         **{"id": query.id, "isDuringSearch": is_during_search, "turnNumber": task.turn},
