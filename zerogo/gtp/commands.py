@@ -263,43 +263,42 @@ def _set_up(engine: GtpEngine, rows: list[list[int]], changes: list[tuple[int, i
     engine.game.set_up(rows, to_play)
 
 
-# Rules. Deviations from a ruleset are reported in the reply, on stderr and below `showboard`
+# Rules. Deviations from a ruleset are reported on stderr and below `showboard`
 
 
 @Command("kata-set-rules", "NAME, or an object such as that of kata-get-rules", 1, ANY)
-def kata_set_rules(engine: GtpEngine, *words: str) -> str:
+def kata_set_rules(engine: GtpEngine, *words: str) -> None:
     """Takes a ruleset's name or KataGo's object; komi stays."""
     text = " ".join(words)
     rules = rulesets.parse(text, engine.size, engine.game.rules.komi)
-    return _change_rules(engine, rules, rulesets.canonical(text))
+    _change_rules(engine, rules, rulesets.canonical(text))
 
 
 @Command("kata-set-rule", "FIELD VALUE", 2)
-def kata_set_rule(engine: GtpEngine, key: str, text: str) -> str:
+def kata_set_rule(engine: GtpEngine, key: str, text: str) -> None:
     """Changes one field of `kata-get-rules`."""
     if key == "komi":
         raise InputError("komi is not one of the rules; write: komi POINTS")
     value = {"true": True, "false": False}.get(text.lower(), text.upper())
     fields = rulesets.to_json(engine.game.rules) | {key: value}
-    return _change_rules(engine, rulesets.from_json(fields, engine.size, engine.game.rules.komi), "")
+    _change_rules(engine, rulesets.from_json(fields, engine.size, engine.game.rules.komi), "")
 
 
 @Command("kgs-rules", " | ".join(KGS_RULES), 1)
-def kgs_rules(engine: GtpEngine, word: str) -> str:
+def kgs_rules(engine: GtpEngine, word: str) -> None:
     """Takes one of KGS's four rulesets; komi stays."""
     if word.lower() not in KGS_RULES:
         raise InputError(f"there are no KGS rules {quote(word)}; allowed are {', '.join(KGS_RULES)}")
     name = "chinese-kgs" if word.lower() == "chinese" else rulesets.canonical(word)
-    return _change_rules(engine, rulesets.named(name, engine.size, engine.game.rules.komi), name)
+    _change_rules(engine, rulesets.named(name, engine.size, engine.game.rules.komi), name)
 
 
-def _change_rules(engine: GtpEngine, rules: Rules, name: str) -> str:
-    """Changes the rules except size and komi. Returns how zerogo's rules deviate from the named ones."""
+def _change_rules(engine: GtpEngine, rules: Rules, name: str) -> None:
+    """Changes the rules except size and komi. Warns how zerogo's rules deviate from the named ones."""
     engine.game.change_rules(superko=rules.superko, suicide=rules.suicide, scoring=rules.scoring)
     engine.default_rules, engine.rules_name = replace(rules, komi=engine.default_rules.komi), name
     engine.default_rules_name = name
     engine.warn(rulesets.deviations(name))
-    return rulesets.deviations(name)
 
 
 @Command("time_settings", "MAIN PERIOD MOVES", 3)
