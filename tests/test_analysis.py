@@ -93,10 +93,9 @@ def test_versions_are_told() -> None:
 
 
 def test_a_reply_agrees_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The best move by its lower bound has fewer visits than the next one."""
     monkeypatch.setattr(ANALYST.search, "settings", dataclasses.replace(ANALYST.search.settings, lcb=True))
     wants = {"includeOwnership": True, "includeMovesOwnership": True, "includePolicy": True, "includePVVisits": True}
-    [reply] = ask(query(moves=[["B", "C3"], ["W", "b2"]], maxVisits=30, **wants))
+    [reply] = ask(query(moves=[["B", "C3"], ["W", "b2"]], maxVisits=30, **wants))  # few for its best move
     assert (reply["id"], reply["isDuringSearch"], reply["turnNumber"]) == ("q", False, 2)
     root, moves = reply["rootInfo"], reply["moveInfos"]
     assert root["visits"] == 30 == 1 + sum(move["visits"] for move in moves) and root["currentPlayer"] == "B"

@@ -122,9 +122,9 @@ def test_imports_do_nothing(tmp_path: Path) -> None:
 
 
 def test_the_package_and_its_tests_stay_small() -> None:
-    assert sum(num_lines(path) for path in [*FILES, PACKAGE / "__init__.py"]) <= MOST_LINES
-    page = (PACKAGE / "tensorboard_plugin" / "page").iterdir()
-    assert sum(map(num_lines, page)) <= MOST_PAGE_LINES
+    number = sum(num_lines(path) for path in [*FILES, PACKAGE / "__init__.py"])
+    assert number <= MOST_LINES, f"the package has {number} lines; if yours are needed, a maintainer moves MOST_LINES"
+    assert sum(map(num_lines, (PACKAGE / "tensorboard_plugin" / "page").iterdir())) <= MOST_PAGE_LINES
     assert len(FILES) + 1 <= MOST_FILES and len(list(PACKAGE.glob("*.py"))) <= MOST_FILES_AT_THE_TOP
     assert sum(num_lines(path) for path in (ROOT / "tests").glob("*.py")) <= MOST_TEST_LINES
 

@@ -2,7 +2,6 @@
 
 An encoder is a list of groups (see `groups`); its planes are the groups' planes one after the other."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -131,8 +130,7 @@ def _points(group: Group, reading: Tensor) -> Tensor:
 def _names(groups: Sequence[Group]) -> list[str]:
     """Returns the groups' names of planes or inputs, with a number after those that occur more than once."""
     names = [name for group in groups for name in group.names]
-    total, met, result = Counter(names), Counter(), []
-    for name in names:
-        met[name] += 1
-        result.append(f"{name} ({met[name]})" if total[name] > 1 else name)
-    return result
+    return [
+        f"{name} ({names[: index + 1].count(name)})" if names.count(name) > 1 else name
+        for index, name in enumerate(names)
+    ]
