@@ -331,6 +331,9 @@ def test_settings_that_are_cut_or_gone_are_those_of_the_newest_snapshot(whole: P
     path, where = folder / "config.yaml", [f"run.directory={tmp_path}"]
     text, known, start = path.read_text(), config.load(path, where), next(snapshots.starts(folder))
     assert snapshots.config_of(folder, start, where) == known
+    path.write_text(text.replace("learning_rate: 0.001", "learning_rate: 50000"))
+    with pytest.raises(InputError, match="line .*learning_rate is 50000.*; mend it, or remove the file to resume with"):
+        snapshots.config_of(folder, start, where)
     path.write_text("training: {learning_rate: 0.5}\n")
     changed = snapshots.config_of(folder, start, where)
     assert snapshots.changes(known, changed) == ["training.learning_rate is 0.5; it was 0.001"]
@@ -346,6 +349,17 @@ def test_settings_that_are_cut_or_gone_are_those_of_the_newest_snapshot(whole: P
     path.write_text(text.replace("learning_rate: 0.001", "learning_rate: 0.002"))
     tiny.run(tmp_path, *TWO_ITERATIONS, "training.learning_rate=0.002", resume=True)
     assert "training.learning_rate is 0.002; it was 0.001" in capsys.readouterr().err
+
+
+def test_charts_are_kept_where_nothing_is_left_to_resume_from(whole: Path, tmp_path: Path, capsys) -> None:
+    folder = shutil.copytree(whole, tmp_path / "tiny")
+    lines = (folder / "logs" / "metrics.jsonl").read_text()
+    shutil.rmtree(folder / "snapshots")
+    shutil.rmtree(folder / "checkpoints")
+    tiny.run(tmp_path, "pipeline.iterations=1", resume=True)
+    (kept,) = folder.glob("logs-*")
+    assert f"so the run begins again; its charts so far are kept in {kept}" in capsys.readouterr().err
+    assert (kept / "metrics.jsonl").read_text() == lines and (folder / "logs" / "metrics.jsonl").read_text() != lines
 
 
 def test_a_run_is_read_once_and_under_its_lock(whole: Path, tmp_path: Path, monkeypatch) -> None:

@@ -5,6 +5,7 @@ sentence.
 as YAML with each key's meaning beside it; `describe()` lists every key. Functions receive only the section that they
 need."""
 
+import contextlib
 import difflib
 import json
 import re
@@ -100,6 +101,14 @@ class Config:
                 rows.append(f"  {entry.name}: {_written(value)}  # {_explained(entry)}")
             blocks.append("\n".join(rows) + "\n")
         write_atomically(path, lambda file: file.write("\n".join(blocks).encode()))
+
+
+def is_whole(path: Path) -> bool:
+    """Returns whether a file that `Config.dump` wrote, and a person may have changed, still has the last setting."""
+    section, name = [*KEYS][-1].split(".")
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return f"\n  {name}:".encode() in file.read(MOST_BYTES).partition(f"\n{section}:".encode())[2]
+    return False
 
 
 def _plain(value: Any) -> Any:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from zerogo import checkpoint
 from zerogo.checkpoint import Checkpoint
-from zerogo.config import Config, load
+from zerogo.config import Config, is_whole, load
 from zerogo.errors import InputError
 from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.selfplay import SelfPlayResult
@@ -143,8 +143,8 @@ def is_finite(tensors: Iterable[Tensor]) -> bool:
 
 def config_of(directory: Path, start: Checkpoint | None, overrides: list[str]) -> Config | None:
     """Returns the settings under which a run resumes: those of its start, over them those of its config.yaml, over them
-    the overrides; None where there is neither. Warns of a config.yaml that can't be read, and moves it away: the caller
-    holds the run's lock."""
+    the overrides; None where there is neither. Warns of a config.yaml that was cut, and moves it away: the caller holds
+    the run's lock. Raises InputError for a mistake in a whole one."""
     path = directory / "config.yaml"
     if start is None:
         return load(path, overrides, was_used=True) if path.exists() else None
@@ -154,9 +154,13 @@ def config_of(directory: Path, start: Checkpoint | None, overrides: list[str]) -
         return load(path, overrides, start.config, was_used=True)
     except InputError as error:
         config = load(None, overrides, start.config)  # what is wrong with the overrides is no fault of the file
-        warnings.warn(f"{error}; using the settings saved in {start.source}", stacklevel=2)
+        if is_whole(path):
+            saved = f"mend it, or remove the file to resume with the settings saved in {start.source}"
+            raise InputError(f"{error}; {saved}") from None
+        unread = path.with_name("config.yaml.unread")
+        warnings.warn(f"{error}; using the settings saved in {start.source}; the file is now {unread}", stacklevel=2)
         if distributed.is_rank0():
-            path.replace(path.with_name("config.yaml.unread"))
+            path.replace(unread)
         return config
 
 

@@ -19,6 +19,7 @@ from zerogo.pipeline.snapshots import Rollback
 from zerogo.system import distributed
 from zerogo.system.runtime import RunLock, pick_device
 from zerogo.system.signals import Signals, pipe_safe_streams
+from zerogo.system.telemetry import METRICS_FILE
 
 SEEN_WITHIN = 60.0  # seconds for a network's file system to show a new file on another machine
 FAR = 1000  # steps after which learning that diverges again does so for another reason
@@ -57,6 +58,10 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
             what = f"none of the {len(files)} snapshots and checkpoints in {directory} can be resumed from"
             raise InputError(f"{what}; move them away to start anew")
         said = [f"{directory} {distributed.run_and_sync_errors(_planned, config)}"]
+        if start is not None:
+            said.append(f"{directory} resumes from {Path(start.source).name}, training step {start.step:,}")
+        elif resume:
+            said.append(distributed.broadcast_from_rank0(_begin_again, directory))
         if old := limits.old_games(directory, keep := config.pipeline.keep_games):
             said.append(f"warning: the oldest {len(old):,} games will be removed; pipeline.keep_games is {keep:,}")
         if warning := too_many_considered(config.search, config.selfplay):
@@ -83,6 +88,16 @@ def _lock(directory: Path, held: contextlib.ExitStack, signals: Signals) -> None
     """Makes and locks the run's folder; each later write first checks that the folder is still there."""
     lock = held.enter_context(RunLock(directory))
     signals.require_folder = lock.require_in_place
+
+
+def _begin_again(directory: Path) -> str:
+    """Sets a run's logs aside where nothing is left to resume from, as the new ones begin with step 0; says so."""
+    logs, aside = directory / "logs", directory / time.strftime("logs-%Y%m%d-%H%M%S")
+    what = f"{directory} has no snapshot or checkpoint to resume from, so the run begins again"
+    if not (logs / METRICS_FILE).exists() or not (logs / METRICS_FILE).stat().st_size:
+        return what
+    logs.rename(aside)
+    return f"{what}; its charts so far are kept in {aside}"
 
 
 @contextlib.contextmanager

@@ -101,7 +101,8 @@ def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: s
     if name == "bfloat16" or earlier and "fault" not in answer:
         return torch.bfloat16
     if what := answer.get("fault", answer.get("untried")):
-        _warn_once(f"bfloat16 {what} on this {here}, so float32 is used")
+        if "is_kept" not in answer:  # else an earlier process has said it
+            _warn_once(f"bfloat16 {what} on this {here}, so float32 is used")
         return torch.float32
     seconds = {way: EVALUATIONS_A_SAMPLE / answer[way][0] + 1.0 / answer[way][1] for way in PRECISIONS}  # a sample
     return PRECISIONS["bfloat16" if seconds["float32"] >= (1 + GAIN) * seconds["bfloat16"] else "float32"]

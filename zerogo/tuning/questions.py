@@ -38,7 +38,8 @@ FAULTS = {
 OF_CPU = "vendor_id,cpu family,model,model name,stepping,microcode,flags,Features,CPU implementer,CPU part,CPU variant"
 
 Question = dict[str, Any]  # "task": what `tuning.trials` is asked to do; and all else that the answer depends on
-Answer = dict[str, Any]  # figures; or "fault", what happened, without a subject; or "untried", why nothing is known
+# Figures; or "fault", what happened, without a subject; or "untried", why nothing is known. "is_kept": from the disk.
+Answer = dict[str, Any]
 _answers: dict[str, Answer] = {}  # by question, those that this process knows
 
 
@@ -97,7 +98,7 @@ def _recall(keys: Sequence[str]) -> None:
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                 kept = json.loads(path.read_text())
                 if kept["question"] == key:
-                    _answers[key] = dict(kept["answer"])
+                    _answers[key] = dict(kept["answer"], is_kept=True)
 
 
 @contextlib.contextmanager
