@@ -193,8 +193,9 @@ def test_the_state_of_another_optimiser_is_left() -> None:
     assert math.isfinite(trainer.step(make_batch())["loss"])
 
 
-def test_average_is_the_bias_corrected_mean() -> None:
-    """Over `ema_samples`, at first over an eighth of the samples so far: 1, 2, 3, 3."""
+def test_average_is_the_bias_corrected_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over `ema_samples`, at first over a share of the samples so far, here an eighth: 1, 2, 3, 3."""
+    monkeypatch.setattr("zerogo.network.trainer.EARLY_HORIZON", 1 / 8)
     trainer = make_trainer(dataclasses.replace(SETTINGS, ema_samples=3))
     history, weights = [], torch.zeros(4)
     for number, horizon in enumerate((1, 2, 3, 3)):
