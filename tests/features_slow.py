@@ -45,6 +45,7 @@ class Seen:
         """Returns the planes of a group, `name` or `name:number`; computed once."""
         if group not in self.found:
             name, _, number = group.partition(":")
+            assert name in SLOW, f"the group {name} needs a slow version in tests/features_slow.py"
             self.found[group] = SLOW[name](self, int(number or 0))
         return self.found[group]
 

@@ -195,7 +195,7 @@ def is_there(code: str, page: Path) -> bool:
     """Says whether what a piece of code names exists, if it names a command, option, setting, file, or constant."""
     if code.startswith("zerogo "):
         words = code.split()
-        return words[1] in __main__.COMMANDS and set(re.findall(r"--[a-z][\w-]*", code)) <= options()
+        return words[1] in {*__main__.COMMANDS, "--version"} and set(re.findall(r"--[a-z][\w-]*", code)) <= options()
     if re.fullmatch(r"--[a-z][\w-]*( \S+)?", code):
         return code.split()[0] in options() | OTHER_OPTIONS
     if re.match(r"[a-z]+\.[a-z_0-9]+=", code):
@@ -204,7 +204,8 @@ def is_there(code: str, page: Path) -> bool:
     if re.fullmatch(r"[a-z]+\.[a-z_0-9]+", code) and code.split(".")[0] in config.BY_NAME and not code.endswith(".py"):
         return code in config.KEYS
     if re.fullmatch(r"[A-Z][A-Z_]{3,}", code):
-        return any(re.search(rf"^{code}\b", path.read_text(), re.MULTILINE) for path in ROOT.glob("zerogo/**/*.py"))
+        assigned = re.compile(rf"^([A-Z_]+, )*{code}\b", re.MULTILINE)
+        return any(assigned.search(path.read_text()) for path in ROOT.glob("zerogo/**/*.py"))
     if re.fullmatch(r"[\w./-]+(\.(py|md|yaml|pt|tsv|toml)|/)", code) or code.rstrip("/") in WRITTEN:
         places = ROOT, page.parent, ROOT / "zerogo", ROOT / "checkpoints"
         written = any(code.startswith(f"{name}/") or code == name for name in WRITTEN)

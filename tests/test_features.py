@@ -175,9 +175,8 @@ def test_presets_are_their_groups(name: str) -> None:
     assert {"alphago49": 49, "handcrafted": 9}.get(name) == encoder.num_planes or str(encoder.num_planes) == name[-2:]
     assert planes.is_contiguous(memory_format=torch.channels_last)
     assert half.dtype == torch.bfloat16 and torch.equal(half, planes.to(torch.bfloat16))
-    numbers = encoder.globals(state)
-    assert numbers.dtype == torch.float32
-    assert len(set(encoder.global_names)) == encoder.num_globals == numbers.shape[1]
+    numbers, names = encoder.globals(state), encoder.global_names
+    assert numbers.dtype == torch.float32 and len(set(names)) == encoder.num_globals == numbers.shape[1]
     for index, seen in games.items():
         expected = [plane for group in ENCODERS[name] if group in PLANES for plane in seen.planes(group)]
         assert torch.equal(planes[index], torch.tensor(expected, dtype=torch.float32))

@@ -107,8 +107,8 @@ def test_several_moves_make_numbered_pictures_or_one_animation(run: Callable):
     board = image[rows.min() :, columns.min() :]
     assert str(path) == "game-move2.png" and board[80, 80].max() < 70 and board[80, 40].min() > 225, "B2 and A2"
     assert (board[84:88, 124:128] == wood).all(), "nothing on C2 yet"
-    paths, _ = run("@game.sgf --move 1-3 --out new/some.png")
-    assert [str(path) for path in paths if path.exists()] == ["new/some-1.png", "new/some-2.png", "new/some-3.png"]
+    paths, _ = run("@game.sgf --move 1-3 --out some.png")
+    assert [str(path) for path in paths if path.exists()] == ["some-1.png", "some-2.png", "some-3.png"]
     (animation,), _ = run("@game.sgf --move all --out some.gif --numbers")
     assert Image.open(animation).n_frames == 7
 

@@ -4,7 +4,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from zerogo import cli
+from zerogo import __version__, cli
 
 COMMANDS = {
     "train": "train a network: self-play, training and evaluation in turn",
@@ -28,6 +28,8 @@ def main(words: Sequence[str] | None = None) -> None:
         print(*(f"  {name:9} {text}" for name, text in COMMANDS.items()), sep="\n")
         print("\nzerogo COMMAND --help says more.")
         return
+    if command == "--version":
+        return print(f"zerogo {__version__}")
     if command not in COMMANDS:
         print(f"error: there is no command {command!r}; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)

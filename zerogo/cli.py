@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from zerogo.system import bounds
 
@@ -50,9 +50,11 @@ def number(kind: Callable[[str], float], low: float, high: float = LARGEST) -> C
 
 
 def new_file(text: str) -> Path:
-    """Returns the path of a file to write, for argparse. Raises ArgumentTypeError for that of a folder."""
+    """Returns the path of a file to write, for argparse. Raises ArgumentTypeError for that of a folder, or in none."""
     if text.endswith("/") or os.path.isdir(text):
         raise argparse.ArgumentTypeError(f"{text} is a folder; give it the name of a file")
+    if not os.path.isdir(os.path.dirname(text) or "."):
+        raise argparse.ArgumentTypeError(f"it is {text}; it must be a file in a folder that exists")
     return Path(text)
 
 
@@ -72,10 +74,16 @@ KEYS = {"simulations": "evaluation.simulations", "komi": "game.komi"}
 KEYS |= {name: f"run.{name}" for name in ("seed", "device", "precision", "threads")}
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with one sentence, like all bad input, and without argparse's lines of usage."""
+        self.exit(2, f"error: {message}; {self.prog} --help says more\n")
+
+
 def make_parser(name: str, description: str | None, epilog: str, **settings: Any) -> argparse.ArgumentParser:
     """Returns an empty parser for the command line of `zerogo NAME`."""
     usual = {"prog": f"zerogo {name}", "formatter_class": argparse.RawDescriptionHelpFormatter}
-    return argparse.ArgumentParser(description=description, epilog=epilog, **usual, **settings)
+    return _Parser(description=description, epilog=epilog, **usual, **settings)
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str, **changes: dict[str, Any]) -> None:

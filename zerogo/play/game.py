@@ -380,7 +380,5 @@ def _check_save(path: Path | None, source: Path | None) -> None:
     """Raises InputError where the game can't be saved, or would replace another file than `source`, its own."""
     if path is None:
         return
-    if not path.parent.is_dir():
-        raise InputError(f"--save is {path}; it must be a file in a folder that exists")
     if path.exists() and not (source is not None and source.exists() and path.samefile(source)):
         raise InputError(f"--save is {path}, which exists already; give it a new name")

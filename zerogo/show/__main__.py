@@ -34,16 +34,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     features = "encoder of the planes, or plane groups with commas (default: the checkpoint's)"
     cell = "pixels between two lines, 12 to 200 (default: by the board's size)"
     out = "the picture: .png, or .gif for several moves (default: NAME-moveM.png)"
-    simulations = "simulations of each search (default: the checkpoint's evaluation.simulations)"
+    checkpoint = "the network or search to show: a file, the folder of a run, or mcts:N"
+    simulations = {"type": cli.number(int, 1, 100_000), "help": "simulations of a search (default: the checkpoint's)"}
     parser.add_argument("file", nargs="?", metavar="FILE.sgf", help=file)
     parser.add_argument("--move", metavar="M", help=move)
     parser.add_argument("--what", help="see below (default: board, with a checkpoint policy,ownership)")
-    parser.add_argument(
-        "--checkpoint", metavar="X", help="the network or search to show: a file, the folder of a run, or mcts:N"
-    )
-    cli.add_options(
-        parser, simulations={"type": cli.number(int, 1, 100_000), "help": simulations}, device={"default": "auto"}
-    )
+    parser.add_argument("--checkpoint", metavar="X", help=checkpoint)
+    cli.add_options(parser, simulations=simulations, device={"default": "auto"})
     parser.add_argument("--symmetries", choices=("all", "random", "none"), help=symmetries)
     parser.add_argument("--features", metavar="NAME", help=features)
     parser.add_argument("--numbers", action="store_true", help="write move numbers on the stones")

@@ -27,7 +27,7 @@ from zerogo.players.playout import playouts_of
 from zerogo.rules import Rules, coords
 from zerogo.sgf.record import COLOURS
 from zerogo.show import picture
-from zerogo.system.runtime import make_directory, write_atomically
+from zerogo.system.runtime import write_atomically
 
 SUFFIXES = (".png", ".gif")
 FRAME_SECONDS = 0.8
@@ -345,8 +345,6 @@ def as_image(scene: Scene, what: Sequence[str]) -> np.ndarray:
 
 def _write_pictures(scenes: list[Scene], what: Sequence[str], out: Path | None) -> None:
     """Writes one PNG for each scene, or one GIF of all, and prints the paths."""
-    if out is not None:
-        make_directory(out.parent)
     if out is not None and out.suffix.lower() == ".gif":
         images, frames = [Image.fromarray(as_image(scene, what)) for scene in scenes], []
         largest = tuple(map(max, zip(*(image.size for image in images), strict=True)))
