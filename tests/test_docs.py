@@ -32,7 +32,7 @@ CHEAP = "train --keys", "gtp --checkpoint checkpoints/9x9.pt --supported"  # com
 # Files and folders that runs, matches and people write, and options of other programs.
 WRITTEN = set("config.yaml report.html result.json matches.jsonl .taken step-00012000.pt".split())
 WRITTEN |= set("match snapshots replay games matches played logs actors checkpoints/NAME checkpoints/mine".split())
-OTHER_OPTIONS = set("--max-restarts --nnodes --nproc-per-node --capture-all-dead --go_hosts".split())
+OTHER_OPTIONS = set("--version --max-restarts --nnodes --nproc-per-node --capture-all-dead --go_hosts".split())
 MOST_LINES = {"README.md": 150, "CONTRIBUTING.md": 60}
 MOST_WORDS = 1800  # of the README
 # Wording that readers took for a translation.
@@ -195,7 +195,7 @@ def is_there(code: str, page: Path) -> bool:
     """Says whether what a piece of code names exists, if it names a command, option, setting, file, or constant."""
     if code.startswith("zerogo "):
         words = code.split()
-        return words[1] in {*__main__.COMMANDS, "--version"} and set(re.findall(r"--[a-z][\w-]*", code)) <= options()
+        return words[1] in __main__.COMMANDS and set(re.findall(r"--[a-z][\w-]*", code)) <= options()
     if re.fullmatch(r"--[a-z][\w-]*( \S+)?", code):
         return code.split()[0] in options() | OTHER_OPTIONS
     if re.match(r"[a-z]+\.[a-z_0-9]+=", code):

@@ -250,12 +250,12 @@ def step_of(path: Path) -> int:
     return int(NAME.fullmatch(path.name)[1])
 
 
-def newest(run_directory: str | Path, find: Callable[[Path], list[Path]] = paths) -> Checkpoint | None:
+def newest(run_directory: str | Path, find: Callable = paths, read: Callable | None = None) -> Checkpoint | None:
     """Returns the newest checkpoint of a run that loads, or None; warns of each newer one that doesn't. find: returns
-    the files, oldest first."""
+    a folder's files, oldest first. read: returns the checkpoint of a file, by default as `load`."""
     for path in reversed(find(Path(run_directory))):
         try:
-            return load(path)
+            return (read or load)(path)
         except InputError as error:
             warnings.warn(f"skipped: {error}", stacklevel=2)
     return None

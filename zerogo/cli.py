@@ -50,7 +50,7 @@ def number(kind: Callable[[str], float], low: float, high: float = LARGEST) -> C
 
 
 def new_file(text: str) -> Path:
-    """Returns the path of a file to write, for argparse. Raises ArgumentTypeError for that of a folder, or in none."""
+    """Returns the path of a file to write, for argparse. Raises ArgumentTypeError for a folder, or in a missing one."""
     if text.endswith("/") or os.path.isdir(text):
         raise argparse.ArgumentTypeError(f"{text} is a folder; give it the name of a file")
     if not os.path.isdir(os.path.dirname(text) or "."):

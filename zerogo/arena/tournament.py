@@ -113,7 +113,7 @@ class Tournament:
             "move_cap": self.move_cap,
             **vars(self.rules),
             **{name: getattr(evaluation, name) for name in ("simulations", "symmetry", "algorithm")},
-            "score_weight": 0.0,  # a setting once, which matches that were begun then hold
+            "score_weight": 0.0,  # once a setting; journals of earlier matches hold it
         }
 
     def play(self, journal: Journal) -> list[MatchResult]:

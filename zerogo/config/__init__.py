@@ -189,7 +189,7 @@ def _unknown(key: str) -> str:
 
 def _nearest(name: str, valid: list[str]) -> str:
     """Returns "did you mean X?" for the most similar valid name, or the list of valid names when none is similar."""
-    names = {other.rpartition(".")[2]: other for other in valid}  # a section in common makes no names similar
+    names = {other.rpartition(".")[2]: other for other in reversed(valid)}  # a section in common makes no names similar
     close = difflib.get_close_matches(name.rpartition(".")[2], names, n=1)
     return f"did you mean {names[close[0]]}?" if close else f"valid names are {', '.join(valid)}"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -227,6 +228,12 @@ class RunConfig(Section):
     directory: str = option("checkpoints", "folder of all runs")
     name: str = option("", "folder of this run in `directory`; empty: the config file's name")
     start_from: str = option("", "checkpoint whose weights a new run starts with, of any board size")
+
+    @property
+    def options(self) -> str:
+        """What names the run on a command line."""
+        place = "" if self.directory == RunConfig.directory else f" run.directory={shlex.quote(self.directory)}"
+        return f"--run {shlex.quote(self.name)}{place}"
 
     @property
     def folder(self) -> Path:

@@ -23,8 +23,7 @@ from zerogo.system import distributed
 # over 1,000, too long for a run that changes its own data.
 BETAS = 0.9, 0.99
 WEIGHT_DECAY = 0.02  # of matrices and convolution kernels, decoupled
-# Horizon of the averaged weights, as a share of the samples so far: with 1/8 they play worse, as they are behind.
-EARLY_HORIZON = 1 / 50
+EARLY_HORIZON = 1 / 50  # of the averaged weights, as a share of the samples so far; with 1/8 they play worse
 MAX_GRADIENT_NORM = 1.0
 PARTS, NUMBERS = ("network", "averaged", "optimizer"), ("samples", "steps", "progress", "average_weight")  # of a state
 

@@ -363,7 +363,9 @@ class Run:
         if self._sync_ranks(self._has_request()):
             self._snapshot()
             self.signals.exit_signal = int(distributed.all_reduce_max([self.signals.exit_signal])[0])
-            self.signals.leave_if_asked(f"; zerogo train --resume --run {self.config.run.name} continues the run")
+            if self.signals.exit_signal:
+                self.signals.log(f"the run is saved; zerogo train --resume {self.config.run.options} continues it")
+            self.signals.leave_if_asked()  # now that the snapshot is whole
 
     def _run_checks(self, figures: dict[str, float]) -> None:
         """Warns of checks that these figures fail. Charts them and raises InputError where an exact check fails."""

@@ -100,7 +100,7 @@ def starts(directory: Path) -> Iterator[Checkpoint]:
 
 def newest(directory: Path) -> Checkpoint:
     """Returns the newest state of a run, of a snapshot or a checkpoint. Raises InputError where there is none."""
-    states = filter(None, (checkpoint.newest(directory), checkpoint.newest(directory, paths)))
+    states = filter(None, (checkpoint.newest(directory), checkpoint.newest(directory, paths, _load)))
     return max(states, key=lambda state: state.step, default=None) or checkpoint.load_newest(directory)
 
 

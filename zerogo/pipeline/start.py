@@ -61,7 +61,7 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
         if start is not None:
             said.append(f"{directory} resumes from {Path(start.source).name}, training step {start.step:,}")
         elif resume:
-            said.append(distributed.broadcast_from_rank0(_begin_again, directory))
+            signals.log(distributed.broadcast_from_rank0(_begin_again, directory))
         if old := limits.old_games(directory, keep := config.pipeline.keep_games):
             said.append(f"warning: the oldest {len(old):,} games will be removed; pipeline.keep_games is {keep:,}")
         if warning := too_many_considered(config.search, config.selfplay):

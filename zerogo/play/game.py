@@ -231,6 +231,7 @@ class TerminalGame:
         if number > played:
             raise InputError(f"{played} moves have been played, so {number} can't be taken back")
         self.game.undo(number)
+        self.game.result = None
         self._show()
 
     def _back_to_a_person(self) -> int:

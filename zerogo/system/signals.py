@@ -67,10 +67,10 @@ class Signals(contextlib.AbstractContextManager):
         """Whether a signal requests a snapshot or an exit."""
         return self.snapshot_requested or self.exit_signal != 0
 
-    def leave_if_asked(self, why: str = "") -> None:
-        """Raises Interrupted, which `why` explains, where a signal has requested an exit: called after the snapshot."""
+    def leave_if_asked(self) -> None:
+        """Raises Interrupted where a signal has requested an exit: called after the snapshot."""
         if self.exit_signal:
-            raise Interrupted(self.exit_signal, why)
+            raise Interrupted(self.exit_signal)
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:

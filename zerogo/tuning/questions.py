@@ -38,7 +38,7 @@ FAULTS = {
 OF_CPU = "vendor_id,cpu family,model,model name,stepping,microcode,flags,Features,CPU implementer,CPU part,CPU variant"
 
 Question = dict[str, Any]  # "task": what `tuning.trials` is asked to do; and all else that the answer depends on
-# Figures; or "fault", what happened, without a subject; or "untried", why nothing is known. "is_kept": from the disk.
+# Figures; or "fault", what happened, without a subject; or "untried", why nothing is known. "is_kept": known before.
 Answer = dict[str, Any]
 _answers: dict[str, Answer] = {}  # by question, those that this process knows
 
@@ -71,7 +71,7 @@ def ask(questions: Sequence[Question], device: torch.device | None = None) -> li
     """Returns the answers to questions: those of this process, else those kept on the disk, else what a new process
     finds. One process of a machine tries at a time, and the others have its answers."""
     keys = [json.dumps(question, sort_keys=True) for question in questions]
-    _recall(keys)
+    _recall(keys, is_kept=True)
     if any(key not in _answers for key in keys):
         with _turn():
             _recall(keys)
@@ -91,14 +91,14 @@ def _path(key: str) -> Path | None:
     return folder and folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
-def _recall(keys: Sequence[str]) -> None:
-    """Reads answers from the disk; a damaged file holds none."""
+def _recall(keys: Sequence[str], **marks: bool) -> None:
+    """Reads answers from the disk, and adds marks to them; a damaged file holds none."""
     for key in keys:
         if key not in _answers and (path := _path(key)) is not None:
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                 kept = json.loads(path.read_text())
                 if kept["question"] == key:
-                    _answers[key] = dict(kept["answer"], is_kept=True)
+                    _answers[key] = dict(kept["answer"], **marks)
 
 
 @contextlib.contextmanager

@@ -64,7 +64,11 @@ part = partial(_compiled, nogil=True, forceinline=True)
 
 
 if numba is None:
-    bit_count = np.bitwise_count  # all that ladders and tactics need of these
+    bit_count = np.bitwise_count
+
+    def first_bit(word):
+        """Returns the index of a word's lowest set bit."""
+        return bit_count((word & -word) - 1)
 else:
 
     @intrinsic
