@@ -239,6 +239,8 @@ def test_progress_in_a_log_file(clock: list[float], capsys) -> None:
     assert lines[2:4] == ["train: 300/1000 games, 30 %, 10 games/s, 0:01:10 left, loss 1.25", "checkpoint written"]
     endless.update(4000)
     assert len(lines) == 4 and endless.line() == "play: 4000 moves, 200 moves/s"
+    match.update(0.02)
+    assert match.line() == "match: 0.0/8 games, 0 %, 3.6 games/h", "too early for the time left"
 
 
 def test_progress_shows_recent_rates_of_what_is_done_at_present(clock: list[float]) -> None:
@@ -251,7 +253,7 @@ def test_progress_shows_recent_rates_of_what_is_done_at_present(clock: list[floa
     for second in range(301, 501):
         clock[0] = float(second)
         run.update(72.5, {"games": 7680, "samples": 1000 * second})
-    assert run.line() == "5x5: 72.5/72 iterations, 100 %, 1e+03 samples/s, 0:00:00 left"
+    assert run.line() == "5x5: 72.5/72 iterations, 100 %, 1,000 samples/s, 0:00:00 left"
 
 
 def test_a_bar_moves_on_after_a_long_step(monkeypatch) -> None:

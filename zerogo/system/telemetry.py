@@ -26,6 +26,7 @@ EVENTS = "events.out.tfevents.{}"  # the names that TensorBoard looks for
 NUMBER = re.compile(EVENTS.format("").replace(".", r"\.") + r"(\d+)")
 LINE = re.compile(rb'\{"step": (\d+).*\}\n')  # a whole one
 PLAIN_SECONDS = 10.0  # between two lines of progress in a log file
+EARLY = 0.03  # of the work: before so much is done, the time left is not estimated
 RECENT_SECONDS = 120.0  # over which rates and the time left are measured
 MOST_BYTES = 2_000_000_000  # of a run's logs
 
@@ -255,10 +256,12 @@ class Progress(contextlib.AbstractContextManager):
         """Returns the recent rates in words, without those of what is not done at present, such as games while a run
         learns."""
         names = [name for name in self._amounts if name != self.unit or len(self._amounts) == 1]
-        return [f"{rate:.3g} {name}/s" for name in names if (rate := self._per_second(name)) > 0]
+        return [_rate_text(rate, name) for name in names if (rate := self._per_second(name)) > 0]
 
     def _left(self) -> list[str]:
-        """Returns the time left in words, where it can be estimated."""
+        """Returns the time left in words, where it can be estimated: the first iterations of a run are slow."""
+        if self.total and self.unit != "min" and self._done - self._initial < EARLY * self.total:
+            return []
         mean = (self._done - self._initial) / max(time.monotonic() - self._start, 1e-9)
         rate = self._per_second(self.unit) or mean
         if not self.total or rate <= 0:
@@ -268,3 +271,10 @@ class Progress(contextlib.AbstractContextManager):
     def _speak(self) -> None:
         print(self.line(), file=self.stream, flush=True)
         self._spoken, self._shown = time.monotonic(), self._done
+
+
+def _rate_text(rate: float, name: str) -> str:
+    """Returns a rate in words, such as "3,030 samples/s" or "0.3 games/min"."""
+    seconds, unit = (1, "s") if rate >= 0.1 else (60, "min") if 60 * rate >= 0.1 else (3600, "h")
+    amount = rate * seconds
+    return f"{amount:,.0f} {name}/{unit}" if amount >= 1000 else f"{amount:.3g} {name}/{unit}"
