@@ -1,6 +1,7 @@
 """What does not end a run: signals, readers that go, a disk that refuses, numbers that are none, settings that are
 gone."""
 
+import ctypes
 import errno
 import os
 import re
@@ -168,13 +169,15 @@ def test_a_signal_to_save_saves_and_a_second_one_to_leave_leaves_at_once(tmp_pat
     os._exit.assert_called_once_with(128 + signal.SIGTERM)
 
 
+@pytest.mark.filterwarnings("error")  # such as pytest's of what a callback could not raise
 def test_a_signal_that_is_ignored_stays_ignored_and_long_work_ends_at_once() -> None:
+    """Also where C code calls back, as Numba's compiler does."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         with Signals() as signals:
             assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN and not signals.has_request
             with pytest.raises(Interrupted), signals.interruptible():
-                ring(signal.SIGTERM)
+                ctypes.CFUNCTYPE(None)(lambda: ring(signal.SIGTERM))()
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -46,11 +46,18 @@ class Signals(contextlib.AbstractContextManager):
                 number = getattr(signal, name, None)  # some systems lack some
                 if number is not None and signal.getsignal(number) != signal.SIG_IGN:
                     self._before[number] = signal.signal(number, handler)
+        self._unraisable, sys.unraisablehook = sys.unraisablehook, self._report
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        sys.unraisablehook = self._unraisable
+
+    def _report(self, unraisable: Any) -> None:
+        """Is silent about Interrupted in a callback of C code, such as a compiler's: it is raised again after that."""
+        if unraisable.exc_type is not Interrupted:
+            self._unraisable(unraisable)
 
     def _leave(self, number: int, _: FrameType | None) -> None:
         if self._is_asked:
@@ -79,6 +86,7 @@ class Signals(contextlib.AbstractContextManager):
         self._at_once += 1
         try:
             yield
+            self.leave_if_asked()
         finally:
             self._at_once -= 1
 
