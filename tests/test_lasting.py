@@ -318,6 +318,8 @@ def test_a_cause_that_was_saved_is_left_behind(tmp_path: Path, monkeypatch, caps
     asked_at(monkeypatch, {75}, lambda one: setattr(one.signals, "exit_signal", signal.SIGTERM))
     with pytest.raises(Interrupted):
         tiny.run(tmp_path, *TWO_ITERATIONS)
+    words = f"zerogo train --resume --run tiny run.directory={tmp_path}"
+    assert f"the run is saved; {words} continues it" in capsys.readouterr().err
     for path in snapshots.paths(folder := tmp_path / "tiny"):
         found = checkpoint.load(path)
         next(iter(found.weights.values())).fill_(1e30)

@@ -38,6 +38,7 @@ class Signals(contextlib.AbstractContextManager):
         self._is_asked = False  # by a signal to this process itself, not to another rank
         self._at_once = 0
         self._before: dict[int, Any] = {}
+        self._unraisable: Callable[[Any], object] | None = None
 
     def __enter__(self) -> "Signals":
         handlers = dict.fromkeys(LEAVING, self._leave) | {SAVING: self._save}
@@ -46,17 +47,18 @@ class Signals(contextlib.AbstractContextManager):
                 number = getattr(signal, name, None)  # some systems lack some
                 if number is not None and signal.getsignal(number) != signal.SIG_IGN:
                     self._before[number] = signal.signal(number, handler)
-        self._unraisable, sys.unraisablehook = sys.unraisablehook, self._report
+            self._unraisable, sys.unraisablehook = sys.unraisablehook, self._report
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        sys.unraisablehook = self._unraisable
+        if self._unraisable is not None:
+            sys.unraisablehook = self._unraisable
 
     def _report(self, unraisable: Any) -> None:
-        """Is silent about Interrupted in a callback of C code, such as a compiler's: it is raised again after that."""
-        if unraisable.exc_type is not Interrupted:
+        """Ignores Interrupted in a callback of C code, such as a compiler's; `interruptible` raises it at its end."""
+        if unraisable.exc_type is not Interrupted and self._unraisable is not None:
             self._unraisable(unraisable)
 
     def _leave(self, number: int, _: FrameType | None) -> None:
