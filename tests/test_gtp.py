@@ -113,7 +113,7 @@ def test_thinking_goes_on_in_the_tree_that_is_there(talk: Talk) -> None:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a network that has learned nothing, for 3x3."""
     path = tmp_path_factory.mktemp("run") / "checkpoints" / "step-00000001.pt"
-    checkpoint.save(path, tiny.fresh_checkpoint(tiny.config("evaluation.simulations=16")))
+    checkpoint.save(path, tiny.fresh_checkpoint(tiny.config("evaluation.simulations=16", "game.random_komi_share=1")))
     return path
 
 
@@ -133,6 +133,9 @@ def test_a_run_s_folder_and_options(trained: Path) -> None:
     assert (engine.options.simulations, engine.options.most_simulations, engine.game.rules.komi) == (4, 4, -2.5)
     assert engine.game.rules.scoring == "territory"
     assert engine.said[0].startswith("zerogo: zerogo's japanese rules differ")
+    raw(engine, "komi 4.5\nkomi 15")
+    told = [f"zerogo: komi is {komi}, but {engine.name} learned only komi from 0 to 14" for komi in (-2.5, 15)]
+    assert [said.partition(" and may")[0] for said in engine.said if "learned" in said] == told
     assert engine.analyst.search.settings.leaves == 2 and "tiny" in talk.value("gogui-title")
 
 

@@ -233,7 +233,7 @@ def test_a_run_from_a_file_is_written_again(tmp_path: Path) -> None:
     )
     train(adopt_architecture(settings, ())[0])
     trained = checkpoint.load_newest(tmp_path / "tiny")
-    assert trained.step > 1 and trained.sizes == {3} and trained.config.network.architecture == "katago"
+    assert trained.step > 1 and trained.sizes == {3: [4.5]} and trained.config.network.architecture == "katago"
     before, after = checkpoint.load(path), tmp_path / "new.bin.gz"
     checkpoint.export(after, trained)
     again = checkpoint.load(after)

@@ -144,7 +144,7 @@ def test_a_run_begins_with_weights_of_another_size(finished: Path, tmp_path: Pat
     steps = [line["step"] for line in tiny.lines(larger / "logs" / "metrics.jsonl")]
     assert steps[0] == 0 < steps[-1], "learning begins when there are as many samples as the least window"
     newest = checkpoint.newest(larger)
-    assert newest.sizes == {5} and "map_readout.parts.reply.weight" in newest.weights
+    assert [*newest.sizes] == [5] and "map_readout.parts.reply.weight" in newest.weights
     steps = checkpoint.newest(tiny.run(tmp_path / "no", "game.size=5", start, "training.batch=4096")).averaged_weights
     assert torch.equal(steps["stem.conv.weight"], checkpoint.newest(finished).averaged_weights["stem.conv.weight"])
     with pytest.raises(InputError, match="was made with network.channels 8, the config says 4; its weights fit"):
@@ -239,7 +239,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_samples_and_games_of_all_boards(mixed: Path) -> None:
     samples, found = tiny.all_samples(mixed), checkpoint.newest(mixed)
     settings = found.config
-    assert samples.board_size == 5 and found.sizes == {3, 4, 5} and settings.game.rules().komi == 1.5
+    assert samples.board_size == 5 and [*found.sizes] == [3, 4, 5] and settings.game.rules().komi == 1.5
     numbers = samples.game.unique()
     rules = dict(zip(numbers.tolist(), draw_rules(settings.game, numbers, settings.run.seed), strict=True))
     assert len(samples) == found.counters["replay"]["total"]
@@ -297,7 +297,7 @@ def test_self_play_on_one_of_the_boards(mixed: Path, tmp_path: Path) -> None:
 
 def test_an_opponent_for_one_board_is_met_there(mixed: Path, tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "four.pt", tiny.fresh_checkpoint(tiny.config("game.size=4")))
-    assert make_player(str(tmp_path / "four.pt"), EvaluationConfig(), tiny.CPU, torch.float32).sizes == {4}
+    assert make_player(str(tmp_path / "four.pt"), EvaluationConfig(), tiny.CPU, torch.float32).sizes == {4: [4.5]}
     opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=1")
     folder = tiny.run(tmp_path / "runs", *MIXED, *opponents)
     met = [(meeting.opponent, meeting.size) for meeting in pool.read(folder / pool.FILE)]

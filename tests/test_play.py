@@ -204,6 +204,7 @@ def test_saving_loses_no_moves_of_the_file(play: Callable[..., str], tmp_path: P
 def test_a_network_brings_its_board(play: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "net.pt"
     checkpoint.save(path, tiny.fresh_checkpoint(tiny.config("game.size=3", "game.komi=3.5")))
+    assert "komi is 3, but net@1 learned only komi 3.5 and may" in play("", f"--white {path} --komi 3")
     shown = play("B2, hint, score", f"--white {path} --simulations 4")
     assert "3x3, komi 3.5" in shown and ("White plays" in shown or "White passes" in shown) and "net@" in shown
     with pytest.raises(InputError, match="plays on 3x3 only; this game is on 5x5"):

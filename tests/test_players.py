@@ -158,7 +158,7 @@ def test_unknown_players_are_refused_with_what_is_allowed(spec: str, sentence: s
 
 
 def test_a_network_of_another_board_size_is_refused() -> None:
-    player = SearchPlayer("nine", Search(PlayoutEvaluator(), SearchConfig(algorithm="puct")), 4, sizes={9})
+    player = SearchPlayer("nine", Search(PlayoutEvaluator(), SearchConfig(algorithm="puct")), 4, sizes={9: [7.0]})
     with pytest.raises(InputError, match="9x9.*5x5"):
         player.choose(board.new_games(1, Rules(5)), torch.arange(1), seed=1)
 

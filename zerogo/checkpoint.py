@@ -59,9 +59,9 @@ class Checkpoint:
     source: str = "checkpoint"
 
     @property
-    def sizes(self) -> frozenset[int] | None:
-        """The board sides that the network learned on, None for any."""
-        return None if katago_format.is_network(self.source) else frozenset(self.config.game.all_sizes)
+    def sizes(self) -> dict[int, list[float]] | None:
+        """The board sides that the network learned on, each with its komi, rising; None for any."""
+        return None if katago_format.is_network(self.source) else self.config.game.komi_by_size()
 
     def encoder(self) -> Encoder:
         """Returns the encoder that the network was trained with."""
@@ -201,10 +201,10 @@ def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool 
 
     Loss weights, rules apart from the sizes, and all that says how to play and train may change. only_plays: nothing is
     to be learned, so that some of the checkpoint's sizes will do."""
-    sizes, changed = frozenset(config.game.all_sizes), {}
-    if checkpoint.sizes is not None and sizes != checkpoint.sizes and not (only_plays and sizes < checkpoint.sizes):
-        one = len(sizes) == len(checkpoint.sizes) == 1
-        words = [max(sides) if one else coords.listed(sides) for sides in (checkpoint.sizes, sizes)]
+    sizes, old, changed = {*config.game.all_sizes}, checkpoint.sizes and {*checkpoint.sizes}, {}
+    if old is not None and sizes != old and not (only_plays and sizes < old):
+        one = len(sizes) == len(old) == 1
+        words = [max(sides) if one else coords.listed(sides) for sides in (old, sizes)]
         changed["game.size" if one else "game.sizes"] = words
     changed |= differences(checkpoint, config)
     heads = [sorted(one.network.heads) for one in (checkpoint.config, config)]

@@ -295,6 +295,12 @@ class GameConfig(Section):
         low, high = max(low, -MOST_KOMI), min(high, MOST_KOMI)  # of any game's rules
         return tuple(fair + step / 2 for step in range(math.ceil(2 * (low - fair)), math.floor(2 * (high - fair)) + 1))
 
+    def komi_by_size(self) -> dict[int, list[float]]:
+        """Returns the komi, rising, that games may have, by the side of their boards."""
+        fair = {size: self.komi_of(size) for size in self.all_sizes}
+        choices = self.komi_choices if self.random_komi_share else lambda komi: ()
+        return {size: sorted({komi, *choices(komi)}) for size, komi in fair.items()}
+
     def plies(self, size: int | None = None) -> int:
         """Returns the move cap in plies, with 0 resolved, on a board of the given side, by default game.size."""
         return self.move_cap or 2 * (size or self.size) ** 2

@@ -16,6 +16,7 @@ from zerogo.gtp import analyze, protocol  # noqa: F401 (the commands of `analyze
 from zerogo.gtp.clock import COMMAND_KINDS, KATA_KINDS, MAX_NUMBER, MAX_SECONDS, read_time, usage
 from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, GtpEngine, answer, warn_of_bug
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
+from zerogo.players import warning_of_komi
 from zerogo.players.katago import model_fields, why_refused
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession
@@ -137,6 +138,7 @@ def komi(engine: GtpEngine, points: str) -> None:
     """Sets komi at any time, also in the middle of a game; `boardsize` and `clear_board` leave it."""
     engine.game.change_rules(komi=real(points, "komi", -MOST_KOMI, MOST_KOMI))
     engine.default_rules = replace(engine.default_rules, komi=engine.game.rules.komi)
+    engine.warn(warning_of_komi(engine.analyst, engine.game.rules))
 
 
 @Command("play", "COLOUR VERTEX", 2)
@@ -366,7 +368,7 @@ def loadsgf(engine: GtpEngine, *arguments: str) -> None:
     engine.rules_name = engine.default_rules_name
     if record.has_rules:
         engine.rules_name = "japanese" if rules.scoring == "territory" else ""
-    engine.warn("\n".join(record.notes))
+    engine.warn("\n".join([*record.notes, warning_of_komi(engine.analyst, rules)]))
 
 
 @Command("printsgf", "[FILE]", 0, ANY)

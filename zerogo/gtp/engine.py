@@ -20,7 +20,7 @@ from zerogo.errors import InputError, quote, shorten_path
 from zerogo.game import Colour
 from zerogo.gtp.clock import Clock, moves_left
 from zerogo.gtp.protocol import Input, Reply, Request
-from zerogo.players import require_size
+from zerogo.players import require_size, warning_of_komi
 from zerogo.players.analyst import autotune_leaves
 from zerogo.players.engine import Engine, Hook, Options
 from zerogo.players.katago import why_refused
@@ -151,6 +151,7 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> Gt
     name, clock = analyst.name if analyst else RANDOM, Clock(lag=arguments.lag)
     engine = GtpEngine(name, LiveGame(rules), analyst, session, options, clock=clock, **more)
     engine.warn(rulesets.deviations(engine.rules_name))
+    engine.warn(warning_of_komi(analyst, rules))
     if session is not None:
         # A process's first steps take several times as long as the others; the third one is measured.
         session.set_position(engine.game)

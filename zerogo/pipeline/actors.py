@@ -266,10 +266,8 @@ def allowed_rules(game: GameConfig) -> set[tuple]:
     superko = [name for name, share in game.superko_shares.items() if share] or [game.superko]
     suicide = {game.suicide, game.suicide or game.suicide_share > 0}
     rules: set[tuple] = set()
-    for size in game.all_sizes:
-        fair_komi = game.komi_of(size)
-        komi = {fair_komi, *(game.komi_choices(fair_komi) if game.random_komi_share else ())}
-        values = np.float32([*komi]).tolist(), map(SUPERKO.index, superko), suicide, [SCORING.index(game.scoring)]
+    for size, komi in game.komi_by_size().items():
+        values = np.float32(komi).tolist(), map(SUPERKO.index, superko), suicide, [SCORING.index(game.scoring)]
         rules |= {*itertools.product([size], *values)}
     return rules
 

@@ -14,7 +14,7 @@ from zerogo import sgf
 from zerogo.cli import Setup, open_front_end
 from zerogo.errors import InputError, quote
 from zerogo.game import Colour
-from zerogo.players import require_size
+from zerogo.players import require_size, warning_of_komi
 from zerogo.players.analyst import PLAYER_HELP
 from zerogo.players.engine import Engine, Options
 from zerogo.players.live import LiveGame
@@ -318,6 +318,7 @@ def make_terminal_game(arguments: argparse.Namespace, ask: Callable[[str], str])
     terminal_game = TerminalGame(game, names, arguments.save, bots, _make_adviser, style, ask, print)
     players, rules = ", ".join(f"{style.name(colour)}: {names[colour]}" for colour in Colour), game.rules
     print(f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rulesets.described(rules)}")
+    notes += sorted({warning_of_komi(analyst, rules) for analyst in analysts} - {""})
     for note in [*notes, *(["type help for the commands"] if terminal_game.has_people else [])]:
         print(note)
     return terminal_game

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from zerogo import board
 from zerogo.errors import InputError
+from zerogo.rules import Rules
 from zerogo.rules.coords import listed
 
 RESIGN = -2  # what `ExternalPlayer.choose_moves` returns instead of a move where the engine resigns
@@ -39,3 +40,11 @@ def require_size(player: Any, size: int, here: str) -> None:
     if not plays_on(player, size):
         source = getattr(player, "source", "") or player.name
         raise InputError(f"{source} plays on {listed(player.sizes)} only; {here} {size}x{size}")
+
+
+def warning_of_komi(player: Any, rules: Rules) -> str:
+    """Returns a sentence where a network was trained on such boards, but never at such a komi, else an empty text."""
+    low, *_, high = 2 * tuple((getattr(player, "sizes", None) or {}).get(rules.size, (rules.komi,)))
+    learned = f"komi {low:g}" if low == high else f"komi from {low:g} to {high:g}"
+    what = f"komi is {rules.komi:g}, but {player and player.name} learned only {learned} and may misjudge positions"
+    return "" if low <= rules.komi <= high else what

@@ -1,7 +1,7 @@
 """A search over a network or random playouts. A `SearchPlayer` plays its best move. An `Analyst` analyses positions:
 the candidate moves with winrate, score and best line, and the ownership of points."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 
@@ -49,14 +49,14 @@ class SearchPlayer:
     """Plays the best move of a search without noise, from a fresh tree. The move is a function of (seed, game,
     position).
 
-    simulations: of a move. sizes: the board sides of the network's training, None for any. source: the network's file,
-    for messages. search_states: on CUDA, the trees by board side and number of games, padded to a power of two. They
-    are kept from move to move with the CUDA graph of a step, until `free_memory`."""
+    simulations: of a move. sizes: the board sides of the network's training, each with its komi, rising; None for any.
+    source: the network's file, for messages. search_states: on CUDA, the trees by board side and number of games,
+    padded to a power of two. They are kept from move to move with the CUDA graph of a step, until `free_memory`."""
 
     name: str
     search: Search
     simulations: int
-    sizes: Collection[int] | None = None
+    sizes: Mapping[int, Sequence[float]] | None = None
     source: str = ""
     search_states: dict[tuple[int, int], SearchState] = field(default_factory=dict, init=False, repr=False)
 
