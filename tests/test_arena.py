@@ -19,7 +19,7 @@ from sgfmill.sgf import Sgf_game
 
 from zerogo import arena, board, scoring
 from zerogo.arena import MatchHooks, MatchResult, MatchSettings, elo, evaluate, play_match
-from zerogo.arena.journal import GAMES_FILE, Journal, _game_of
+from zerogo.arena.journal import GAMES_FILE, Journal, _game_of, _read_games
 from zerogo.arena.match import MatchGames
 from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, bin_scores, parse_score, rating_table, write_report
 from zerogo.errors import InputError
@@ -189,23 +189,29 @@ def test_a_match_that_dies_at_any_of_its_file_operations_goes_on(tmp_path: Path)
 
 def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
     stones = np.arange(9, dtype=np.int8).reshape(3, 3) % 3
-    counted = PlayedGame(0, True, [4, 9, 9], 8.5, 9, False, stones, None, {"b": "B+8.5"})
+    counted = PlayedGame(0, True, [4, 9, 9], 2.5, 6, False, stones, None, {"b": "B+2.5"})
     stopped = PlayedGame(3, False, [], math.nan, 0, False, stones, Stop(FORFEIT, True, "crashed"))
     with Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=False) as journal:
         journal.add(0, [counted, stopped])
         with pytest.raises(InputError, match="already in use by another process .*; wait .* or give --out another"):
             Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=True)
-    with open(tmp_path / GAMES_FILE, "ab") as file:
-        file.write(b'{"match": 0}\n\xff\n[1]\n{"match": 7, "ga')
+    first, last = (path := tmp_path / GAMES_FILE).read_bytes().splitlines(keepends=True)
+    changed = first.replace(b'"game": 0', b'"game": 1').replace(b"2.5,", b"3.5,")
+    wrong = {first: "is there already", b"[1]\n": "not a mapping", b"\xff\n": "can't decode", b"{}\n": "the game lacks"}
+    for line, why in (wrong | {changed: "score_black is 3.5, but the stones give 2.5"}).items():
+        path.write_bytes(text := first + line + last)
+        with pytest.raises(InputError, match=f"{GAMES_FILE}, line 2: .*{why}.*; mend the line, or remove it"):
+            _read_games(path, SMALL, 1)
+        assert path.read_bytes() == text
+    path.write_bytes(first + last + b'{"match": 7, "ga')
     with Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=True) as journal:
         one, other = journal.finished[0]
-    assert plain(one) == plain(counted) and one.stones.dtype == np.int8
+    assert plain(one) == plain(counted) and one.stones.dtype == np.int8 and path.read_bytes() == first + last
     assert other.stop == stopped.stop and math.isnan(other.score_black) and other.moves == []
-    lines = (tmp_path / GAMES_FILE).read_bytes().splitlines(keepends=True)  # one also as an earlier version wrote it
-    assert len(lines) == 2 and _game_of(lines[0].replace(b"final_scores", b"told"))[1].moves == [4, 9, 9]
+    assert _game_of(first.replace(b"final_scores", b"told"), SMALL)[1].moves == [4, 9, 9]  # of an earlier version
     record = stopped.record(("a", "b"), SMALL)
     assert (record.result, record.black, record.comment) == ("W+F", "b", "b: crashed")
-    assert counted.record(("a", "b"), SMALL).comment == "b says B+8.5"
+    assert counted.record(("a", "b"), SMALL).comment == "b says B+2.5"
 
 
 def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

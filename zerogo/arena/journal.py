@@ -6,7 +6,7 @@ interrupted evaluation can be resumed.
     moves.jsonl      moves of unfinished games: [match, ply of the first, {game: moves}]; removed at the end
     games/*.sgf      the same games for people, each written before its line
 
-A killed process leaves at most an incomplete last line, which is dropped."""
+A killed process leaves at most an incomplete last line, which is dropped. Any other damage ends in a sentence."""
 
 import contextlib
 import json
@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from zerogo import sgf
-from zerogo.arena.result import GAMES_FOLDER, PlayedGame, Stop
+from zerogo import scoring, sgf
+from zerogo.arena.result import GAMES_FOLDER, SAME_SCORE, PlayedGame, Stop
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 from zerogo.system import bounds, distributed
@@ -30,6 +31,9 @@ GAMES_FILE = "games.jsonl"
 MOVES_FILE = "moves.jsonl"
 NUM_GAMES = "games"  # the setting that may grow when a match is resumed
 MOST_SETTINGS_BYTES = 2**20
+# Types of a line's fields. A counted game also has its score, another one its stop.
+OF_GAME = dict(match=int, game=int, a_is_black=bool, moves=[int], area_black=int, capped=bool, stones=str)
+OF_STOP = dict(kind=str, black_lost=bool, reason=str)
 
 
 class Journal(contextlib.ExitStack):
@@ -57,7 +61,7 @@ class Journal(contextlib.ExitStack):
         make_directory(folder / GAMES_FOLDER)
         for place in (folder, folder / GAMES_FOLDER):
             remove_leftovers(place)
-        finished = _read_games(folder / GAMES_FILE, len(self.pairs))
+        finished = _read_games(folder / GAMES_FILE, self.rules, len(self.pairs))
         begun = _read_moves(folder / MOVES_FILE, finished)
         if not is_same:
             text = json.dumps(settings, indent=1) + "\n"
@@ -126,20 +130,23 @@ def _line_of(match: int, game: PlayedGame) -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
 
-def _read_games(path: Path, num_matches: int) -> list[list[PlayedGame]]:
-    """Returns the games of a file by match, and rewrites it without lines that a crash has left incomplete."""
+def _read_games(path: Path, rules: Rules, num_matches: int) -> list[list[PlayedGame]]:
+    """Returns the games of a file by match, and cuts off an incomplete last line. Raises InputError, and leaves the
+    file alone, where another line is no game of these rules or comes again: then a person has changed it."""
     games_by_match: list[dict[int, PlayedGame]] = [{} for _ in range(num_matches)]
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    kept = []
-    for line in lines:
+    content = path.read_bytes() if path.exists() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    for place, line in enumerate(whole.splitlines(), 1):
         try:
-            match, game = _game_of(line)
-            games_by_match[match][game.number] = game
-        except (ValueError, LookupError, TypeError):
-            continue
-        kept.append(line)
-    if len(kept) < len(lines):
-        write_atomically(path, lambda file: file.writelines(kept))
+            match, game = _game_of(line, rules)
+            if not 0 <= match < num_matches or game.number in games_by_match[match]:
+                raise ValueError(f"game {game.number} of match {match} is there already, or not of this evaluation")
+        except (ValueError, TypeError) as error:
+            way_out = "mend the line, or remove it to have its game played again"
+            raise InputError(f"{path}, line {place}: {error}; {way_out}") from None
+        games_by_match[match][game.number] = game
+    if whole != content:
+        write_atomically(path, lambda file: file.write(whole))
     return [list(games.values()) for games in games_by_match]
 
 
@@ -159,19 +166,22 @@ def _read_moves(path: Path, finished: Sequence[Sequence[PlayedGame]]) -> list[di
     return begun
 
 
-def _game_of(line: bytes) -> tuple[int, PlayedGame]:
-    """Returns the match and the game of a line. Raises ValueError, LookupError or TypeError for a damaged line."""
-    if not line.endswith(b"\n"):
-        raise ValueError("incomplete")
+def _game_of(line: bytes, rules: Rules) -> tuple[int, PlayedGame]:
+    """Returns the match and the game of a line. Raises ValueError or TypeError for a line that was damaged or edited:
+    under area rules the score must be that of the stones."""
     fields = {**bounds.parse_json(line)}
-    digits, stop, score = (fields[name] for name in ("stones", "stop", "score_black"))
-    size = math.isqrt(len(digits))
-    stones = np.array([int(digit) for digit in digits], dtype=np.int8).reshape(size, size)
+    end = {"score_black": float} if fields.get("stop") is None else {"stop": OF_STOP}
+    if wrong := bounds.misfit(fields, OF_GAME | end, "the game"):
+        raise ValueError(wrong)
+    stones = np.array([int(digit) for digit in fields["stones"]], dtype=np.int8).reshape(rules.size, rules.size)
+    score = float(scoring.area_score_black(torch.from_numpy(stones).unsqueeze(0))) - rules.komi
+    if "stop" not in end and rules.scoring == "area" and abs(fields["score_black"] - score) > SAME_SCORE:
+        raise ValueError(f"score_black is {fields['score_black']:g}, but the stones give {score:g}")
     return fields["match"], PlayedGame(
         number=fields["game"],
-        score_black=math.nan if score is None else score,
+        score_black=math.nan if "stop" in end else fields["score_black"],
         stones=stones,
-        stop=None if stop is None else Stop(**stop),
-        final_scores=fields.get("final_scores", {}),  # under another name in files of earlier versions
+        stop=Stop(**fields["stop"]) if "stop" in end else None,
+        final_scores={**fields.get("final_scores", {})},  # under another name in files of earlier versions
         **{name: fields[name] for name in ("a_is_black", "moves", "area_black", "capped")},
     )
