@@ -26,7 +26,7 @@ from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, GROUPS, Encoder, make_encoder, readings
-from zerogo.features.groups import make_group
+from zerogo.features.groups import COUNTS, Group, make_group
 from zerogo.game import GameState, Move
 from zerogo.pipeline import train
 from zerogo.rules import SUPERKO, Rules, coords
@@ -215,6 +215,12 @@ def test_an_encoder_knows_which_readers_it_needs(group: str, monkeypatch: pytest
 def test_unknown_encoders(asked: str | list[str], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         make_encoder(asked, komi_input=True)
+
+
+def test_a_group_with_a_result_of_another_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GROUPS, "mine", Group(COUNTS, ("one", "two"), lambda view: view.legal))
+    with pytest.raises(InputError, match=r"group mine returns torch.int32 \[2, 3\]; it must return int16 \[2, 3, 3\],"):
+        make_encoder(["stones", "mine"], komi_input=True).planes(board.new_games(2, Rules(3)))
 
 
 @pytest.mark.parametrize("name", ["alphago48", "katago22", ["stones", "bans", "komi_parity"]])

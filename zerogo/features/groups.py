@@ -31,7 +31,7 @@ class Group:
 
     max_number: the largest number allowed after the name, 0 if none is. default: the number if none is given. With
     `max_number`, `names` is a function of the number, and `read` takes it as its second argument; `make_group` fills it
-    in. tells_komi: whether the group gives the komi."""
+    in, and has the result of `read` checked. tells_komi: whether the group gives the komi."""
 
     form: int
     names: tuple[str, ...] | Names
@@ -53,10 +53,9 @@ def make_group(text: str) -> Group:
     if colon and not (number.isascii() and number.isdigit() and 1 <= int(number) <= group.max_number):
         allowed = f"the number is a whole one from 1 to {group.max_number}"
         raise InputError(f"features.encoder names the plane group {quote(text)}; {allowed}")
-    if not group.max_number:
-        return group
-    length = int(number) if colon else group.default
-    return replace(group, names=group.names(length), read=lambda view: group.read(view, length))
+    more = [int(number) if colon else group.default] if group.max_number else []
+    names = group.names(*more) if more else group.names
+    return replace(group, names=names, read=lambda view: planes.read_group(text, group, names, more, view))
 
 
 def _one_hot(what: str) -> Names:

@@ -1,7 +1,9 @@
 """Functions of the other groups: strings, ladders, legality, area and shape point by point, and global inputs; all from
 the side to move's view."""
 
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +12,7 @@ from torch import Tensor
 from zerogo import scoring
 from zerogo.board import flood
 from zerogo.board.symmetry import action_table
+from zerogo.errors import InputError
 from zerogo.features.readings import Ladders, read_ladders
 from zerogo.features.view import View, as_planes
 from zerogo.rules import POSITIONAL, SCORING, SIMPLE, SITUATIONAL
@@ -24,6 +27,21 @@ KATAGO_RULES = (
     "superko", "positional +0.5, situational -0.5", "suicide", "territory scoring", "seki tax", "group tax", "encore",
     "second encore", "a pass ends the game", "playout doubling", "playout doubling / 2", "button",
 )  # fmt: skip
+# Dtype and shape of the results of ROWS, COUNTS, VALUES and GLOBALS.
+FORMS = ("int32", "BcN"), ("int16", "BNN"), ("bool or float32", "BNNc"), ("float32", "Bc")
+
+
+def read_group(text: str, group: Any, names: Sequence[str], more: Sequence[int], view: View) -> Tensor:
+    """Returns the result of a group. Raises InputError where that has another form than the group says, with its name
+    in a config, `text`. names: of the c planes. more: further arguments of `read`."""
+    reading, (dtypes, letters) = group.read(view, *more), FORMS[group.form]
+    lengths = {"B": view.state.num_games, "N": view.state.board_size, "c": len(names)}
+    shape = [lengths[letter] for letter in letters]
+    came = f"{reading.dtype} {list(reading.shape)}" if isinstance(reading, Tensor) else f"a {type(reading).__name__}"
+    if came not in [f"torch.{dtype} {shape}" for dtype in dtypes.split(" or ")]:
+        needed = f"{dtypes} {shape}, which is [{', '.join(letters)}] for {len(names)} planes"
+        raise InputError(f"the plane group {text} returns {came}; it must return {needed}")
+    return reading
 
 
 def few_liberties(view: View, limit: int, whose: Tensor) -> Tensor:
