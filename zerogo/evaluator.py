@@ -83,7 +83,9 @@ class Evaluator:
         planes, inputs = self.encoder.planes(state, self.network.dtype), self.encoder.globals(state)
         if self.symmetries == "all":
             turns = range(symmetry.NUM_SYMMETRIES)
-            return _mean([self._evaluate(planes, inputs, state, legal, turn) for turn in turns])
+            evaluations = [self._evaluate(planes, inputs, state, legal, turn) for turn in turns]
+            each = zip(*(evaluation.tensors() for evaluation in evaluations), strict=True)
+            return evaluations[0].with_tensors(torch.stack(tensors).mean(0) for tensors in each)  # priors, not logits
         turn = None if self.symmetries == "none" else _draw(state, key)
         return self._evaluate(planes, inputs, state, legal, turn)
 
@@ -133,9 +135,3 @@ def _draw(state: board.State, key: Tensor | None) -> Tensor:
     if key is None:
         key = rng.key(state.hash, state.to_play, state.ply)
     return rng.below(symmetry.NUM_SYMMETRIES, _DRAW, Purpose.SYMMETRY, key)
-
-
-def _mean(evaluations: list[Evaluation]) -> Evaluation:
-    """Returns the mean evaluation of the same positions; priors are averaged, not their logits."""
-    each = zip(*(evaluation.tensors() for evaluation in evaluations), strict=True)
-    return evaluations[0].with_tensors(torch.stack(tensors).mean(0) for tensors in each)

@@ -367,18 +367,14 @@ def _attention(file: Stream, old: Attention | None, channels: int) -> Attention:
         theta = file.real(old and old.theta)
         if theta <= 0:
             raise file.error(f"the theta of its rope is {theta}")
-        frequencies = _fixed_frequencies(theta, d)
+        # The first half of the pairs rotate with the row, the others with the column.
+        turns = torch.tensor([theta ** (-2 * pair / (d / 2)) for pair in range(d // 4)])
+        pairs = torch.stack([turns * 0, turns], 1), torch.stack([turns, turns * 0], 1)
+        frequencies = torch.cat(pairs).unsqueeze(0)
     new = old or Attention(heads, groups, frequencies, theta)
     for name, layer in ({"norm": norm} | layers).items():
         setattr(new, name, layer)
     return new
-
-
-def _fixed_frequencies(theta: float, channels: int) -> Tensor:
-    """Returns rotary frequencies: the first half of the pairs rotate with the row, the others with the column."""
-    half = channels // 4
-    turns = torch.tensor([theta ** (-2 * pair / (channels / 2)) for pair in range(half)])
-    return torch.cat([torch.stack([turns * 0, turns], 1), torch.stack([turns, turns * 0], 1)]).unsqueeze(0)
 
 
 def _feed_forward(file: Stream, old: FeedForward | None, channels: int) -> FeedForward:

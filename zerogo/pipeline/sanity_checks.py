@@ -118,7 +118,9 @@ def of_samples(samples: Samples) -> dict[str, float]:
     filled = (state.stones != 0).sum((1, 2)) / points
     for stage, (low, high) in STAGES.items():
         here = learned & (filled >= low) & (filled < high)
-        numbers[f"calibration_{stage}"] = _calibration(samples.root_value[here], samples.value[here])
+        values, results = samples.root_value[here].numpy(), samples.value[here].numpy()
+        is_enough = len(values) >= 4 * FEWEST
+        numbers[f"calibration_{stage}"] = calibration_error(values, results) if is_enough else math.nan
     return _tagged(numbers)
 
 
@@ -213,10 +215,6 @@ def _minimum(shares: list[float]) -> float:
 
 def _share(flags: Tensor) -> float:
     return float(flags.to(torch.float32).mean()) if len(flags) >= FEWEST else math.nan
-
-
-def _calibration(values: Tensor, results: Tensor) -> float:
-    return calibration_error(values.numpy(), results.numpy()) if len(values) >= 4 * FEWEST else math.nan
 
 
 # Figures without a healthy range, and pictures
