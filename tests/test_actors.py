@@ -247,3 +247,4 @@ def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, 
         actor.run()
     assert not events and actor.step == 76 and set(steps) <= {24, 76} and not run.exists()
     assert "no checkpoint yet" in said[0] and "waiting for the run" in said[2] and len(said) == 3
+    assert said[1].startswith(f"{run}: actor {actor.name} plays on ") and "\nself-play: 8 games at once" in said[1]

@@ -219,7 +219,8 @@ class Inbox:
     def _of_samples(self, samples: Samples, about: dict[str, Any], step: int) -> str:
         """Returns what is wrong with the rules and numbers of samples and games, "" where nothing is."""
         game, games, allowed = self.config.game, about["games"], allowed_rules(self.config.game)
-        if samples.board_size != game.largest_size or (other := rules_of(samples) - allowed):
+        rules = set(zip(*(getattr(samples, name).tolist() for name in RULES), strict=True))
+        if samples.board_size != game.largest_size or (other := rules - allowed):
             what = f"side {samples.board_size}" if samples.board_size != game.largest_size else f"{RULES} {min(other)}"
             return f"holds games of other rules than the run's: {what}"
         if other := set(zip(games["sizes"], games["komi"], strict=True)) - {rules[:2] for rules in allowed}:
@@ -256,20 +257,12 @@ def _of_games(games: dict[str, Any], samples: Samples, count: int) -> str:
     return ""
 
 
-def rules_of(samples: Samples) -> set[tuple]:
-    """Returns the different rules of samples, as the numbers of `RULES`."""
-    return set(zip(*(getattr(samples, name).tolist() for name in RULES), strict=True))
-
-
 def allowed_rules(game: GameConfig) -> set[tuple]:
     """Returns all rules that the games of a run may have, as the numbers of `RULES`."""
     superko = [name for name, share in game.superko_shares.items() if share] or [game.superko]
     suicide = {game.suicide, game.suicide or game.suicide_share > 0}
-    rules: set[tuple] = set()
-    for size, komi in game.komi_by_size().items():
-        values = np.float32(komi).tolist(), map(SUPERKO.index, superko), suicide, [SCORING.index(game.scoring)]
-        rules |= {*itertools.product([size], *values)}
-    return rules
+    others, sizes = [[*map(SUPERKO.index, superko)], suicide, [SCORING.index(game.scoring)]], game.komi_by_size()
+    return {(size, *rest) for size in sizes for rest in itertools.product(np.float32(sizes[size]).tolist(), *others)}
 
 
 def watch(directory: Path, overrides: Sequence[str] = ()) -> None:
@@ -392,8 +385,8 @@ class Actor:
         seed = int(rng.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
         self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
         machine = f"{device_name(setup.device)}, {kernels.in_use(setup.device)}"
-        why = why or f"{settings.slots} games at once"
-        self.signals.log(f"{self.directory}: actor {self.name} on {machine}, {why}")
+        plays = f"self-play: {why or f'{settings.slots:,} games at once'}"
+        self.signals.log(f"{self.directory}: actor {self.name} plays on {machine}\n{plays}")
 
     def _write(self) -> None:
         """Writes the finished games, if there are any, as a shard."""
