@@ -222,12 +222,12 @@ def differences(checkpoint: Checkpoint, config: Config) -> dict[str, tuple[Any, 
     return {key: (old[key], new[key]) for key in keys if old[key] != new[key]}
 
 
-def weights_for(config: Config) -> dict[str, Tensor]:
+def weights_for(config: Config, checkpoint: Checkpoint | None = None) -> dict[str, Tensor]:
     """Returns the averaged weights of `run.start_from`, with which a run with this config begins.
 
-    Board sizes, rules and heads may differ. Raises InputError where it does not load, or its encoder or its tower is
-    another."""
-    checkpoint = load_newest(config.run.start_from)
+    Board sizes, rules and heads may differ. checkpoint: the one of `run.start_from`, if it is loaded already. Raises
+    InputError where it does not load, or its encoder or its tower is another."""
+    checkpoint = checkpoint or load_newest(config.run.start_from)
     for key, (was, now) in differences(checkpoint, config).items():
         what = f"run.start_from: {checkpoint.source} was made with {key} {was}, the config says {now}"
         raise InputError(f"{what}; its weights fit {key}={was} only")

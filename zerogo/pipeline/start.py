@@ -71,7 +71,8 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
 
 def adopt_architecture(config: Config, explicit: Collection[str]) -> tuple[Config, str]:
     """Returns the config with the encoder and the network of the checkpoint `run.start_from`, so that its weights fit,
-    and a sentence about what that changed, or "". explicit: "section.key" of settings that stay as they are."""
+    and a sentence about what that changed, or "". explicit: "section.key" of settings that stay as they are.
+    Raises InputError where the weights do not fit these."""
     checkpoint, values = checkpoints.load_newest(config.run.start_from), config.to_dict()
     changed = {key: pair for key, pair in checkpoints.differences(checkpoint, config).items() if key not in explicit}
     for key, (was, _) in changed.items():
@@ -81,7 +82,8 @@ def adopt_architecture(config: Config, explicit: Collection[str]) -> tuple[Confi
         values["network"]["heads"] = {head: config.network.heads.get(head, KATAGO_HEADS[head]) for head in KATAGO_HEADS}
         changed.pop("network.plan", None)  # a page of words
     words = ", ".join(f"{key} {was} instead of {now}" for key, (was, now) in changed.items())
-    return from_dict(values), f"taken over from {config.run.start_from}: {words}" if changed else ""
+    checkpoints.weights_for(adopted := from_dict(values), checkpoint)
+    return adopted, f"taken over from {config.run.start_from}: {words}" if changed else ""
 
 
 def _lock(directory: Path, held: contextlib.ExitStack, signals: Signals) -> None:
