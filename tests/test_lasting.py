@@ -361,6 +361,10 @@ def test_charts_are_kept_where_nothing_is_left_to_resume_from(whole: Path, tmp_p
     lines = (folder / "logs" / "metrics.jsonl").read_text()
     shutil.rmtree(folder / "snapshots")
     shutil.rmtree(folder / "checkpoints")
+    (folder / "config.yaml").write_text((whole / "config.yaml").read_text().partition("  games_per_iteration")[0])
+    with pytest.raises(InputError, match="config.yaml was cut short, and no snapshot"):
+        commands.main_train(commands.parse_train(["--resume", "--run", "tiny", f"run.directory={tmp_path}"]))
+    shutil.copy(whole / "config.yaml", folder)
     tiny.run(tmp_path, "pipeline.iterations=1", resume=True)
     (kept,) = folder.glob("logs-*")
     assert f"so the run begins again; its charts so far are kept in {kept}" in capsys.readouterr().err

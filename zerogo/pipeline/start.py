@@ -10,7 +10,7 @@ from pathlib import Path
 
 from zerogo import checkpoint as checkpoints
 from zerogo.checkpoint import Checkpoint
-from zerogo.config import Config, SearchConfig, SelfplayConfig, from_dict
+from zerogo.config import Config, SearchConfig, SelfplayConfig, from_dict, is_whole
 from zerogo.config.sections import KATAGO_HEADS
 from zerogo.errors import InputError
 from zerogo.pipeline import limits, snapshots
@@ -52,8 +52,9 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
         if not resume and distributed.broadcast_from_rank0(lambda: bool(files) or any(directory.glob("replay/*.npz"))):
             what = f"{directory} already holds a run; resume it with --resume, or choose another name with --run"
             raise InputError(what if distributed.is_rank0() else "")
-        if resume and start is None and not (directory / "config.yaml").exists():
-            raise nothing
+        if resume and start is None and not is_whole(path := directory / "config.yaml"):
+            cut = f"{path} was cut short, and no snapshot or checkpoint holds the settings that it lost; add them"
+            raise InputError(f"{cut}, or start a new run under another name") if path.exists() else nothing
         if resume and start is None and files:
             what = f"none of the {len(files)} snapshots and checkpoints in {directory} can be resumed from"
             raise InputError(f"{what}; move them away to start anew")
