@@ -132,18 +132,21 @@ def test_the_rates_of_several_processes() -> None:
 
 
 def test_the_number_of_processes(monkeypatch) -> None:
-    """One for each GPU, none of which is asked; of a run as many as can share a batch and have the memory."""
+    """One for each GPU, none of which is asked; of a run as many as have the memory, each with games enough."""
     assert tuning.num_processes(tiny.config("run.processes=9"), lambda: 5) == 9
     monkeypatch.setattr(runtime, "pick_device", torch.device)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     devices = "run.device=cuda", "run.device=cuda:1"
     assert [tuning.num_processes(tiny.config("run.processes=auto", device), lambda: 9) for device in devices] == [4, 1]
-    shares = "training.batch=12", "pipeline.games_per_iteration=5"
-    config = tiny.config(*shares)
+    config = tiny.config("run.processes=auto", "training.batch=12", "selfplay.slots=300", "run.device=cuda")
+    raised = limits.give_each_enough(config, 5)
+    numbers = raised.selfplay.slots, raised.pipeline.games_per_iteration, raised.training.batch
+    assert numbers == (320, 320, 160) and limits.give_each_enough(config, 1) is config
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: pytest.fail("asked"))
     with pytest.raises(InputError, match="multiple of 5"):
         limits.require_shares(config, 5)
-    assert limits.most_processes(config) == limits.most_processes(tiny.config(*shares, "run.device=cuda")) == 4
+    assert limits.most_processes(config) == 256
+    config = tiny.config("run.processes=auto", "training.batch=12")
     monkeypatch.setattr(runtime, "free_bytes", lambda device: 1.5 * tuning.PROCESS_BYTES)
     assert limits.most_processes(config) == 2
     monkeypatch.setattr(distributed, "local_rank_and_size", lambda: (1, 2))
