@@ -55,7 +55,7 @@ def make_group(text: str) -> Group:
         raise InputError(f"features.encoder names the plane group {quote(text)}; {allowed}")
     more = [int(number) if colon else group.default] if group.max_number else []
     names = group.names(*more) if more else group.names
-    return replace(group, names=names, read=lambda view: planes.read_group(text, group, names, more, view))
+    return replace(group, names=names, read=planes.checked_read(text, group, names, more))
 
 
 def _one_hot(what: str) -> Names:

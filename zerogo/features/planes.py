@@ -1,7 +1,7 @@
 """Functions of the other groups: strings, ladders, legality, area and shape point by point, and global inputs; all from
 the side to move's view."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -31,17 +31,28 @@ KATAGO_RULES = (
 FORMS = ("int32", "BcN"), ("int16", "BNN"), ("bool or float32", "BNNc"), ("float32", "Bc")
 
 
-def read_group(text: str, group: Any, names: Sequence[str], more: Sequence[int], view: View) -> Tensor:
-    """Returns the result of a group. Raises InputError where that has another form than the group says, with its name
-    in a config, `text`. names: of the c planes. more: further arguments of `read`."""
-    reading, (dtypes, letters) = group.read(view, *more), FORMS[group.form]
-    lengths = {"B": view.state.num_games, "N": view.state.board_size, "c": len(names)}
-    shape = [lengths[letter] for letter in letters]
-    came = f"{reading.dtype} {list(reading.shape)}" if isinstance(reading, Tensor) else f"a {type(reading).__name__}"
-    if came not in [f"torch.{dtype} {shape}" for dtype in dtypes.split(" or ")]:
-        needed = f"{dtypes} {shape}, which is [{', '.join(letters)}] for {len(names)} planes"
-        raise InputError(f"the plane group {text} returns {came}; it must return {needed}")
-    return reading
+def checked_read(text: str, group: Any, names: Sequence[str], more: Sequence[int]) -> Callable[[View], Tensor]:
+    """Returns the function that reads a group. Its first call raises InputError where the result has another form than
+    the group says; `text` is the group's name in a config. names: of the c planes. more: further arguments of `read`.
+    """
+    is_checked = False
+
+    def _read(view: View) -> Tensor:
+        nonlocal is_checked
+        reading, (dtypes, letters) = group.read(view, *more), FORMS[group.form]
+        if is_checked:
+            return reading
+        lengths = {"B": view.state.num_games, "N": view.state.board_size, "c": len(names)}
+        shape = [lengths[letter] for letter in letters]
+        is_tensor = isinstance(reading, Tensor)
+        came = f"{reading.dtype} {list(reading.shape)}" if is_tensor else f"a {type(reading).__name__}"
+        if came not in [f"torch.{dtype} {shape}" for dtype in dtypes.split(" or ")]:
+            needed = f"{dtypes} {shape}, which is [{', '.join(letters)}] for {len(names)} planes"
+            raise InputError(f"the plane group {text} returns {came}; it must return {needed}")
+        is_checked = True
+        return reading
+
+    return _read
 
 
 def few_liberties(view: View, limit: int, whose: Tensor) -> Tensor:
