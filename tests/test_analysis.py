@@ -87,11 +87,6 @@ def test_conversations(path: Path) -> None:
     assert perform(script) == script
 
 
-def test_versions_are_told() -> None:
-    [version] = ask({"id": "x", "action": "query_version", "more": 1})
-    assert version.items() >= {"id": "x", "more": 1}.items() and {"version", "git_hash"} <= version.keys()
-
-
 def test_a_reply_agrees_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ANALYST.search, "settings", dataclasses.replace(ANALYST.search.settings, lcb=True))
     wants = {"includeOwnership": True, "includeMovesOwnership": True, "includePolicy": True, "includePVVisits": True}
@@ -135,9 +130,9 @@ def test_replies_are_the_same_alone_and_among_many_and_where_the_host_must_not_l
     together = final(ask(*queries))
     assert len(together) == len(queries)
     assert final(ask(*queries, positions=1)) == together
-    use("blind")  # which is slow
-    blind = final(ask(*queries[::3], positions=4))
-    assert len(blind) == len(queries[::3]) and blind == {name: together[name] for name in blind}
+    use("blind")  # which is slow, so for three short searches
+    blind = final(ask(*queries[5::3], positions=4))
+    assert len(blind) == 3 and blind == {name: together[name] for name in blind}
 
 
 def steps_until(session: Session, name: str) -> int:

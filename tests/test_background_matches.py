@@ -106,6 +106,7 @@ class Telling(Matches):
         yield "", f"{kernels.in_use(self.device)}, {torch.get_num_threads()} thread", nothing, {}
 
 
+@tiny.FORKED
 def test_their_process_is_set_up_as_the_run_is(tmp_path: Path) -> None:
     settings, lines = tiny.config("run.kernels=plain", "run.threads=2"), []
     checkpoint.save(tmp_path / "run" / "plain.pt", tiny.fresh_checkpoint(settings, step=7))
@@ -158,6 +159,7 @@ def test_a_copy_of_a_run_resumes_with_its_own_checkpoints(saved: Path, tmp_path:
     assert started == [(saved, 7, 1.5)]
 
 
+@tiny.FORKED
 def test_a_checkpoint_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     lines = []
     one = background(matches(), tmp_path, lines)

@@ -18,11 +18,13 @@ import torch
 import torch.distributed.run
 from tables import tables
 
-from zerogo import __version__, checkpoint, cli, commands, kernels
+from zerogo import __version__, checkpoint, cli, commands, kernels, sgf
 from zerogo.__main__ import COMMANDS, main
 from zerogo.config import Config, RunConfig, load
 from zerogo.errors import InputError
 from zerogo.pipeline import snapshots
+from zerogo.replay import Samples
+from zerogo.replay.shards import find_shards, load_shard
 from zerogo.system import bounds
 
 ROOT = Path(__file__).parent.parent
@@ -237,11 +239,31 @@ def test_train_goes_on(trained: Path, monkeypatch, capsys) -> None:
     newest.write_bytes(content)
 
 
-def test_selfplay(trained: Path, monkeypatch, capsys) -> None:
+def test_selfplay_writes_the_games_that_were_asked_for_and_their_samples(trained: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(trained)
-    assert status("selfplay --checkpoint checkpoints/mine --games 5 --out out".split()) == 0
-    assert "wrote 5 games" in capsys.readouterr().out
-    assert len(list((trained / "out" / "games").glob("*.sgf"))) == 5
+    words = "selfplay --checkpoint checkpoints/mine --games 10 --out out selfplay.slots=4 selfplay.sgf_share=0.5"
+    assert status(words.split()) == 0 and "wrote 10 games" in capsys.readouterr().out
+    games = sorted(Path("out/games").iterdir())
+    assert [game.name for game in games] == [f"game-{number:08d}.sgf" for number in range(10)]
+    samples = Samples.cat([load_shard(shard.path) for shard in find_shards(Path("out/samples"))])
+    assert set(samples.network_step.tolist()) == {checkpoint.newest(Path("checkpoints/mine")).step}
+    assert samples.game.bincount().tolist() == [len(sgf.read(game).moves) for game in games]
+
+
+PROGRAMS = {  # words, a line for the standard input, words of the answer
+    "gtp": ("--checkpoint mcts:2 game.size=5 --device cpu", "1 name", "=1 zerogo\n\n"),
+    "analysis": ("--checkpoint mcts:2", '{"id": "a", "action": "query_version"}', '"git_hash":'),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_starts_answers_and_ends(name: str) -> None:
+    """As a process of its own, which other programs talk to."""
+    words, line, answer = PROGRAMS[name]
+    command = (sys.executable, "-m", "zerogo", name, *words.split())
+    done = subprocess.run(command, input=line + "\n", capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    assert answer in done.stdout
 
 
 TABLES = tables("commands")

@@ -11,8 +11,9 @@ import gtp_talk
 import pytest
 import tiny
 import torch
+from tables import tables
 
-from zerogo import checkpoint, cli, commands, config, sgf, tuning
+from zerogo import checkpoint, cli, commands, config, sgf
 from zerogo.analysis.query import AnalysisSettings, QueryError, parse
 from zerogo.arena import pool
 from zerogo.config import EvaluationConfig, with_overrides
@@ -21,7 +22,7 @@ from zerogo.pipeline import generate, run, snapshots
 from zerogo.pipeline.sanity_checks import calibration_error
 from zerogo.pipeline.start import too_many_considered
 from zerogo.players import plays_on
-from zerogo.players.analyst import make_analyst, make_player
+from zerogo.players.analyst import make_analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession
 from zerogo.replay.shards import find_shards, load_shard
@@ -109,19 +110,12 @@ def test_calibration_is_the_gap_between_values_and_results() -> None:
     assert calibration_error(values, results) == pytest.approx((2 * 0.4 + 0.0) / 4)
 
 
-def test_a_run_keeps_the_precision_that_it_picked(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    earlier: list[str] = []
-    monkeypatch.setattr(tuning, "pick_proven_dtype", lambda *values: earlier.append(values[-1]) or torch.float32)
-    for iterations in (3, 4):  # before them it was a setting
-        tiny.run(copied, "run.precision=auto", f"pipeline.iterations={iterations}", resume=True)
-    assert earlier == ["", "float32"]
-
-
-def test_a_run_that_has_ended_goes_on_under_other_settings(copied: Path) -> None:
+def test_a_run_that_has_ended_goes_on_under_other_settings(copied: Path, capsys) -> None:
     before = checkpoint.newest(copied / "tiny")
     settings = "pipeline.iterations=3", "replay.capacity=3000", "training.learning_rate=0.01"
     folder = tiny.run(copied, *settings, resume=True)
     after = checkpoint.newest(folder)
+    assert "training.learning_rate is 0.01; it was 0.001" in capsys.readouterr().err
     assert charted_iterations(folder) == [1, 2, 3] and before.step < after.step == after.trainer["samples"] / 16
     assert [group["lr"] for group in after.trainer["optimizer"]["param_groups"]] == [0.01, 0.01]
     assert f"tiny@{before.step}" in {meeting.player for meeting in pool.read(folder / pool.FILE)}
@@ -145,22 +139,17 @@ def test_a_run_begins_with_weights_of_another_size(finished: Path, tmp_path: Pat
     assert steps[0] == 0 < steps[-1], "learning begins when there are as many samples as the least window"
     newest = checkpoint.newest(larger)
     assert [*newest.sizes] == [5] and "map_readout.parts.reply.weight" in newest.weights
-    steps = checkpoint.newest(tiny.run(tmp_path / "no", "game.size=5", start, "training.batch=4096")).averaged_weights
-    assert torch.equal(steps["stem.conv.weight"], checkpoint.newest(finished).averaged_weights["stem.conv.weight"])
+    untrained = tiny.run(tmp_path / "no", "game.size=5", start, "training.batch=4096", "pipeline.iterations=1")
+    one, other = (checkpoint.newest(folder).averaged_weights["stem.conv.weight"] for folder in (untrained, finished))
+    assert torch.equal(one, other)
     with pytest.raises(InputError, match="was made with network.channels 8, the config says 4; its weights fit"):
         tiny.run(tmp_path / "other", start, "network.channels=4")
 
 
-def test_more_moves_than_half_of_the_simulations_are_warned_of() -> None:
-    for words, warns in {
-        "search.max_considered=9 selfplay.full_simulations=16": True,
-        "search.max_considered=8 selfplay.full_simulations=16": False,
-        "search.max_considered=8 selfplay.cheap_simulations=4 selfplay.full_share=0.5": True,
-        "search.max_considered=16 selfplay.full_simulations=16 search.algorithm=puct": False,
-        "search.max_considered=1 selfplay.full_simulations=1": False,
-    }.items():
-        settings = config.load(None, words.split())
-        assert bool(too_many_considered(settings.search, settings.selfplay)) == warns, words
+@pytest.mark.parametrize(("words", "warns"), tables("config")["more moves than half of the simulations"])
+def test_more_moves_than_half_of_the_simulations_are_warned_of(words: str, warns: bool) -> None:
+    settings = config.load(None, words.split())
+    assert bool(too_many_considered(settings.search, settings.selfplay)) == warns
 
 
 SPOILS = {
@@ -170,12 +159,15 @@ SPOILS = {
 }
 
 
-@pytest.mark.parametrize("reason", SPOILS)
-def test_a_checkpoint_that_no_run_can_go_on_from_is_skipped_with_a_warning(reason: str, copied: Path) -> None:
-    paths = checkpoint.paths(without_snapshots(copied / "tiny"))
-    SPOILS[reason](paths[1])
-    first = checkpoint.load(paths[0])
-    with pytest.warns(UserWarning, match=f"skipped: .*{paths[1].name} {reason}"):
+def test_a_checkpoint_that_no_run_can_go_on_from_is_skipped_with_a_warning(copied: Path) -> None:
+    older, newer = checkpoint.paths(without_snapshots(copied / "tiny"))
+    content, first = newer.read_bytes(), checkpoint.load(older)
+    for reason, spoil in SPOILS.items():
+        newer.write_bytes(content)
+        spoil(newer)
+        with pytest.warns(UserWarning, match=f"skipped: .*{newer.name} {reason}"):
+            assert next(snapshots.starts(copied / "tiny")).step == first.step
+    with pytest.warns(UserWarning, match="skipped: "):
         folder = tiny.run(copied, "pipeline.iterations=2", resume=True)
     after = checkpoint.newest(folder)
     assert after.counters["iterations"] == 2 and after.step > first.step
@@ -208,14 +200,21 @@ def test_a_snapshot_with_the_names_of_an_earlier_version_is_read(copied: Path) -
     assert (set(run["iteration"]), set(run["games"]["plan"]), set(run["games"]["search"])) == names
 
 
-def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:
+def test_without_a_checkpoint_the_samples_still_count_and_the_charts_are_kept(copied: Path, capsys) -> None:
     for path in checkpoint.paths(without_snapshots(copied / "tiny")):
         path.unlink()
-    shards = find_shards(copied / "tiny" / "replay")
+    shards, charts = find_shards(copied / "tiny" / "replay"), tiny.files(copied / "tiny" / "logs")
+    text = (path := copied / "tiny" / "config.yaml").read_text()
+    path.write_text(text.partition("  games_per_iteration")[0])
+    with pytest.raises(InputError, match="config.yaml was cut short, and no snapshot"):
+        commands.main_train(commands.parse_train(["--resume", "--run", "tiny", f"run.directory={copied}"]))
+    path.write_text(text)
     folder = tiny.run(copied, "pipeline.iterations=1", resume=True)
     after = checkpoint.newest(folder)
     assert after.counters["iterations"] == 1 and after.counters["replay"]["total"] > shards[-1].end
-    assert charted_iterations(folder) == [1]
+    (kept,) = folder.glob("logs-*")
+    assert f"so the run begins again; its charts so far are kept in {kept}" in capsys.readouterr().err
+    assert tiny.files(kept) == charts and charted_iterations(folder) == [1]
 
 
 # Boards of several sizes
@@ -225,15 +224,17 @@ MIXED = """
     game.sizes=[[3,1,8.5],[4,1,1.5],[5,1,24.5]] game.size=4 game.komi=1.5 game.move_cap=0 game.random_komi_share=0.5
     game.komi_spread=2 game.superko_shares={"positional":1,"situational":1} game.suicide_share=0.5
     network.value_pooling=area features.encoder=[on_board,history:7,katago_rules] selfplay.random_opening_games=32
-    pipeline.games_per_iteration=16
+    pipeline.games_per_iteration=16 training.batch=64
 """.split()
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that learns 3x3, 4x4 and 5x5 together, that the tests only look at."""
-    matches = ("pipeline.final_matches=true", "evaluation.every_iterations=1", "evaluation.opponents=[random, self]")
-    return tiny.run(tmp_path_factory.mktemp("mixed"), *MIXED, *matches, "evaluation.earlier_opponents=1")
+    """A run that learns 3x3, 4x4 and 5x5 together, that the tests only look at; one opponent is for 4x4."""
+    folder = tmp_path_factory.mktemp("mixed")
+    checkpoint.save(folder / "four.pt", tiny.fresh_checkpoint(tiny.config("game.size=4")))
+    matches = f"evaluation.opponents=[random, '{folder}/four.pt', self]", "evaluation.every_iterations=1"
+    return tiny.run(folder, *MIXED, *matches, "pipeline.final_matches=true", "evaluation.earlier_opponents=1")
 
 
 def test_samples_and_games_of_all_boards(mixed: Path) -> None:
@@ -296,11 +297,8 @@ def test_self_play_on_one_of_the_boards(mixed: Path, tmp_path: Path) -> None:
 
 
 def test_an_opponent_for_one_board_is_met_there(mixed: Path, tmp_path: Path) -> None:
-    checkpoint.save(tmp_path / "four.pt", tiny.fresh_checkpoint(tiny.config("game.size=4")))
-    assert make_player(str(tmp_path / "four.pt"), EvaluationConfig(), tiny.CPU, torch.float32).sizes == {4: [4.5]}
-    opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=1")
-    folder = tiny.run(tmp_path / "runs", *MIXED, *opponents)
-    met = [(meeting.opponent, meeting.size) for meeting in pool.read(folder / pool.FILE)]
+    met = [(meeting.opponent, meeting.size) for meeting in pool.read(mixed / pool.FILE)[:4]]
     assert met == [("random", 3), ("random", 4), ("four@1", 4), ("random", 5)]
+    opponents = f"evaluation.opponents=['{mixed.parent}/four.pt']"
     with pytest.raises(InputError, match="four.pt plays on 4x4 only; this run is on 3x3 and 5x5"):
-        tiny.run(tmp_path / "more", *MIXED, *opponents, "game.sizes=[[3, 1, 9], [5, 1, 9]]", "game.size=5")
+        tiny.run(tmp_path, *MIXED, opponents, "game.sizes=[[3, 1, 9], [5, 1, 9]]", "game.size=5")

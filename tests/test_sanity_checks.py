@@ -13,7 +13,7 @@ from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
 from zerogo.network.trainer import Trainer
 from zerogo.pipeline import sanity_checks
-from zerogo.pipeline.sanity_checks import CHECKS, SanityChecks
+from zerogo.pipeline.sanity_checks import SanityChecks
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.selfplay import SelfPlayResult, random_games
 
@@ -131,13 +131,9 @@ def test_a_check_warns_once_and_an_exact_one_stops() -> None:
     assert len(SanityChecks(stops=False).look({"sanity/target_on_illegal_moves": 0.5}, 3)) == 1
 
 
-def test_a_run_charts_its_sanity_checks_and_stops_before_it_saves(tmp_path: Path, monkeypatch) -> None:
-    folder = tiny.run(tmp_path, "pipeline.iterations=1")
-    needs_more = "new_samples_age_iterations", "target_on_stones"  # an older iteration, and a game that is held out
-    names = {name for record in tiny.lines(folder / "logs" / "metrics.jsonl") for name in record}
-    assert {f"sanity/{name}" for name, check in CHECKS.items() if check.is_exact and name not in needs_more} <= names
+def test_a_run_stops_before_it_saves(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(sanity_checks, "of_samples", lambda samples: {"sanity/value_less_ownership": 2.0})
     with pytest.raises(InputError, match="the result and the score have different winners"):
         tiny.run(tmp_path / "broken")
     assert not list((tmp_path / "broken").rglob("step-*.pt"))
-    assert tiny.run(tmp_path / "warned", "pipeline.sanity_checks=warn").exists()
+    assert tiny.run(tmp_path / "warned", "pipeline.sanity_checks=warn", "pipeline.iterations=1").exists()

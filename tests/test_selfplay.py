@@ -13,6 +13,7 @@ import tiny
 import torch
 from searches import replayed
 from slow_scoring import slow_area
+from tables import tables
 
 from zerogo import board, checkpoint, cli, config, kernels, scoring, selfplay, sgf, tuning
 from zerogo.board import rng
@@ -21,8 +22,6 @@ from zerogo.board.rng import Purpose
 from zerogo.config import Config
 from zerogo.pipeline import generate, train
 from zerogo.players.analyst import analyst_of_playouts, autotune_leaves
-from zerogo.replay import Samples
-from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, random_games
 from zerogo.selfplay.resignation import NEEDED, THRESHOLDS, Resignation
@@ -184,7 +183,7 @@ def test_short_values_are_averages_of_root_values_and_the_result(overrides: list
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
 def test_openings_are_drawn_from_the_prior_and_not_learned(algorithm: str) -> None:
     """The number of drawn plies has the mean that was asked for; what follows is searched, and learned."""
-    overrides = f"search.algorithm={algorithm}", "selfplay.opening_plies=0.2", "selfplay.slots=32"
+    overrides = f"search.algorithm={algorithm}", "selfplay.opening_plies=0.2", "selfplay.slots=32", "game.move_cap=20"
     _, collected = table_games(*overrides, "selfplay.full_simulations=2", num_games=200)
     samples = collected.all_samples()
     first = torch.full((int(samples.game.max()) + 1,), 99).scatter_reduce(0, samples.game, samples.ply.long(), "amin")
@@ -341,19 +340,6 @@ def test_a_resigned_game_says_so(tmp_path: Path) -> None:
     assert "SBKV[75.00]" in text and "SBKV[95.00]" in text  # Black's winrates, for a graph
 
 
-def test_generate_writes_the_games_and_the_samples_that_were_asked_for(tmp_path: Path, capsys) -> None:
-    config = tiny.config("selfplay.slots=4")
-    found = tiny.fresh_checkpoint(config, step=12)
-    generate(cli.set_up(config), found, 10, tmp_path / "out")
-    games = sorted((tmp_path / "out" / "games").iterdir())
-    assert [game.name for game in games] == [f"game-{number:08d}.sgf" for number in range(10)]
-    samples = Samples.cat([load_shard(shard.path) for shard in find_shards(tmp_path / "out" / "samples")])
-    assert set(samples.game.tolist()) == set(range(10)) and set(samples.network_step.tolist()) == {12}
-    for number, game in enumerate(games):
-        assert int((samples.game == number).sum()) == len(sgf.read(game).moves)
-    assert "wrote 10 games" in capsys.readouterr().out
-
-
 AUTO = ("selfplay.slots=0", "search.leaves=0", "selfplay.full_simulations=40", "selfplay.cheap_simulations=40")
 
 
@@ -384,19 +370,10 @@ def fitted(*overrides: str, most_games: int = slots.MOST) -> tuple[int, int, str
     return selfplay.slots, search.leaves, why
 
 
-@pytest.mark.parametrize(
-    ("words", "most_games", "chosen"),
-    [
-        (AUTO, 100, (100, 2)),
-        (("selfplay.slots=100", *AUTO[1:]), slots.MOST, (100, 2)),
-        (AUTO, 3, (3, 5)),  # 40 simulations bear no more
-        ((*AUTO[:2], "selfplay.full_simulations=7", "selfplay.cheap_simulations=7"), 3, (3, 1)),
-        ((*AUTO[:3], "selfplay.cheap_simulations=16", "selfplay.full_share=0.5"), 3, (3, 2)),
-        (("selfplay.slots=0", "search.leaves=4", *AUTO[2:]), slots.MOST, (64, 4)),
-    ],
-)
-def test_leaves_fill_what_games_leave_open(words: tuple[str], most_games: int, chosen: tuple, pretended) -> None:
-    assert fitted(*words, most_games=most_games)[:2] == chosen
+@pytest.mark.parametrize(("words", "most_games", "games", "leaves"), tables("tuning")["games and leaves"])
+def test_leaves_fill_what_games_leave_open(words: str, most_games: int, games: int, leaves: int, pretended) -> None:
+    """As far as the simulations of a search bear it."""
+    assert fitted(*AUTO, *words.split(), most_games=most_games)[:2] == (games, leaves)
 
 
 def test_games_fill_the_batch_and_numbers_that_are_given_stay(pretended: list[int], monkeypatch) -> None:
@@ -446,18 +423,23 @@ def test_memory_is_that_of_the_games(monkeypatch) -> None:
     assert slots._games_in_memory(*alone, tiny.CPU) == slots.MOST
 
 
-def test_a_run_keeps_the_numbers_that_it_found(pretended: list[int], tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_run_keeps_what_it_has_chosen(pretended: list[int], tmp_path: Path, monkeypatch, capsys) -> None:
+    """The numbers of games and leaves, and the precision."""
+    earlier: list[str] = []
+    monkeypatch.setattr(tuning, "pick_proven_dtype", lambda *values: earlier.append(values[-1]) or torch.float32)
     monkeypatch.setattr(slots, "_games_in_memory", lambda *_: 9)
-    words = (f"run.directory={tmp_path}", *AUTO[:2], "pipeline.iterations=1")
+    words = (f"run.directory={tmp_path}", *AUTO[:2], "run.precision=auto", "pipeline.iterations=1")
     train(tiny.config(*words))
-    assert "\nself-play: 9 games at once: " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f", float32, {kernels.in_use(tiny.CPU)}, " in said.splitlines()[0]
+    assert "\nself-play: 9 games at once: " in said
     stored = config.load(tmp_path / "tiny" / "config.yaml")
     assert (stored.selfplay.slots, stored.search.leaves) == (9, 1)
     saved = checkpoint.newest(tmp_path / "tiny").config
     assert (saved.selfplay.slots, saved.search.leaves) == (9, 1)
     pretended.clear()
     train(tiny.config(*words[:-1], "pipeline.iterations=2"), resume=True)
-    assert not pretended and "self-play:" not in capsys.readouterr().out
+    assert not pretended and "self-play:" not in capsys.readouterr().out and earlier == ["", "float32"]
     assert config.load(tmp_path / "tiny" / "config.yaml").selfplay.slots == 9
     setup = cli.set_up(tiny.config(*words, "run.seed=2"))
     generate(setup, checkpoint.newest(tmp_path / "tiny"), 5, tmp_path / "games")
@@ -466,15 +448,9 @@ def test_a_run_keeps_the_numbers_that_it_found(pretended: list[int], tmp_path: P
 
 
 def test_one_game_gets_leaves_as_its_simulations_bear(pretended: list[int]) -> None:
-    analyst = dataclasses.replace(analyst_of_playouts(800, leaves=1), simulations=800)
+    analyst = dataclasses.replace(analyst_of_playouts(4, leaves=1), simulations=800)
     analyst, why = autotune_leaves(analyst, Rules(size=3))
     assert analyst.search.settings.leaves == 100 and why.startswith("100 leaves of the tree in a step: ")
     assert pretended == [1, 2, 4, 8, 16, 32, 64, 100]
     analyst, _ = autotune_leaves(dataclasses.replace(analyst, simulations=7), Rules(size=3))
     assert analyst.search.settings.leaves == 1
-
-
-def test_a_run_without_kernels_says_so(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(kernels, "_only", None)
-    train(tiny.config(f"run.directory={tmp_path}", "run.kernels=plain", "pipeline.iterations=1"))
-    assert ", torch alone, " in capsys.readouterr().out.splitlines()[0] and kernels._only == kernels.NOTHING

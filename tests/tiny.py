@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import torch
 from torch import Tensor
@@ -28,6 +29,8 @@ from zerogo.selfplay import SelfPlay
 from zerogo.tuning.trials import Table as Table
 
 CPU = torch.device("cpu")
+FORK = multiprocessing.get_context("fork")
+FORKED = patch("zerogo.pipeline.matches.multiprocessing", Mock(get_context=lambda _: FORK))
 SETTINGS = """
     run.device=cpu run.processes=1 run.threads=1 run.precision=float32 run.name=tiny
     game.size=3 game.komi=4.5 game.move_cap=12
@@ -112,8 +115,10 @@ class Script:
 
 
 def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
-    """Trains the smallest run inside a folder and returns the run's own folder."""
-    train(config(f"run.directory={folder}", *overrides), resume=resume)
+    """Trains the smallest run inside a folder and returns the run's own folder. A fork plays its matches, as a new
+    process would import everything anew."""
+    with FORKED:
+        train(config(f"run.directory={folder}", *overrides), resume=resume)
     return folder / "tiny"
 
 
