@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import chain, count
+from itertools import chain
 from typing import Any
 
 import torch
@@ -59,25 +59,15 @@ def assert_same(one: TensorFields, other: TensorFields, what: str = "", but: tup
             assert not wrong, (what, field.name, f"games {wrong}")
 
 
-def spiral(size: int) -> tuple[list[list[int]], tuple[int, int]]:
-    """Returns stones and an empty point: a spiral of Black's from the corner to the centre, White's string between its
-    arms, and the last liberty of both, at the inner end of the spiral: White plays there and takes all of Black's in
-    one move."""
-    black = [(0, 0)]
-    row, column, down, right = 0, 0, 0, 1
-    inside = range(size)
-    for _ in count():
-        ahead, beyond = (row + down, column + right), (row + 2 * down, column + 2 * right)
-        if ahead[0] not in inside or ahead[1] not in inside or beyond in black:
-            down, right = right, -down
-            if (row + 2 * down, column + 2 * right) in black:
-                break
-            continue
-        row, column = ahead
-        black.append(ahead)
-    last = black.pop()
-    stones = [[1 if (r, c) in black else 0 if (r, c) == last else 2 for c in inside] for r in inside]
-    return stones, last
+def spiral(size: int) -> list[str]:
+    """Returns the rows of a board of 1, 5, 9, … points a side: a spiral of Black's from the corner to the centre,
+    White's string between its arms, and in the centre the last liberty of both, where White takes all of Black's in one
+    move."""
+    if size == 1:
+        return ["."]
+    first, *others = spiral(size - 4)
+    above = ["X" * size, "O" * (size - 1) + "X", f"XX{first}OX"]
+    return [*above, *(f"XO{row}OX" for row in others), f"X{'O' * (size - 2)}X", "X" * size]
 
 
 def kind_of(reason: str | None) -> str:

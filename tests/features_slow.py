@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from ladder_reader import read_all
-from slow_scoring import katago_area, slow_benson
+from slow_scoring import katago_area, slow_benson, slow_eye
 
 from zerogo.features import ENCODERS, GROUPS
 from zerogo.features.groups import make_group
@@ -25,7 +25,6 @@ PLANES = [group for group in ALL if make_group(group).form != GLOBALS]
 INPUTS = [group for group in ALL if make_group(group).form == GLOBALS]
 LADDERS = {group for group in PLANES if "ladder" in group}
 
-SIDES = (0, 1), (1, 0), (0, -1), (-1, 0)
 AROUND = [(row, column) for row in (-1, 0, 1) for column in (-1, 0, 1) if row or column]
 MOST_NODES = 500  # of one ladder; a longer one raises `ladder_reader.TooLong`
 Plane = list[list[float]]
@@ -107,19 +106,10 @@ class Seen:
 
     def is_eye(self, point: Point, extra: Point | None = None) -> bool:
         """Returns whether an empty point is an eye of the mover's, after one more stone."""
-
-        def solid(row: int, column: int) -> bool:
-            near = Point(row, column)
-            return not is_on_board(near, self.size) or near == extra or self.board.colour_at(near) is self.mover
-
-        if self.board.string_at(point) or point == extra:
-            return False
-        if not all(solid(point.row + row, point.column + column) for row, column in SIDES):
-            return False
-        corners = [Point(point.row + row, point.column + column) for row in (-1, 1) for column in (-1, 1)]
-        missing = sum(not solid(*corner) for corner in corners)
-        at_edge = not all(is_on_board(corner, self.size) for corner in corners)
-        return missing == 0 or (missing == 1 and not at_edge)
+        rows = [list(row) for row in self.grid]
+        if extra:
+            rows[extra.row][extra.column] = self.mover.value
+        return slow_eye(rows, self.mover.value, *point)
 
     def line(self, point: Point) -> int:
         return 1 + min(point.row, point.column, self.size - 1 - point.row, self.size - 1 - point.column)
@@ -143,6 +133,7 @@ class Seen:
         movers = [before.to_play for before, after in pairwise(self.states) if after.last_move.point]
         return movers.count(Colour.BLACK) - movers.count(Colour.WHITE)
 
+    @cached_property
     def grid(self) -> list[list[int]]:
         return self.now.stones()
 
@@ -173,7 +164,7 @@ def laddered(seen: Seen, ago: int) -> Plane:
 
 
 def pass_alive(seen: Seen, player: Colour) -> set:
-    return slow_benson(seen.grid(), player.value, seen.rules.suicide)
+    return slow_benson(seen.grid, player.value, seen.rules.suicide)
 
 
 @group
@@ -211,7 +202,7 @@ def ko_takes(seen: Seen, _: int) -> list[Plane]:
 
 
 def area(seen: Seen, suicide: bool) -> list[Plane]:
-    owned = katago_area(seen.grid(), suicide) if seen.rules.scoring == "area" else {1: set(), 2: set()}
+    owned = katago_area(seen.grid, suicide) if seen.rules.scoring == "area" else {1: set(), 2: set()}
     return [of_points(seen, owned[player.value]) for player in (seen.mover, seen.other)]
 
 

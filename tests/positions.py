@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from ladder_reader import board_of
+from tables import tables
 from torch import Tensor
 
 from zerogo import board
@@ -32,13 +33,7 @@ def stored(state: board.State) -> board.State:
     return dataclasses.replace(state, **nothing, lost=torch.zeros_like(state.lost))
 
 
-PATTERNS = (
-    ".XX./XO../.X../....",
-    "XXX./XOO./.XX./....",
-    ".X../XO../.XX./....",
-    ".XX./XOO./XOX./.X..",
-    "XX../XO../X.../....",
-)
+PATTERNS = tables("ladders")["patterns"]
 
 
 def ladder_positions(count: int, seed: int) -> Iterator[list[list[int]]]:

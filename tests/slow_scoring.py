@@ -8,6 +8,16 @@ def around_of(point, size):
     return [(r + i, c + j) for i, j in ((0, 1), (1, 0), (0, -1), (-1, 0)) if 0 <= r + i < size and 0 <= c + j < size]
 
 
+def slow_eye(grid, colour, row, column):
+    """Returns whether an empty point is an eye of a colour: it has all points beside, and all but one of the corners
+    around, all of them at the edge."""
+    corners = [(row + i, column + j) for i in (-1, 1) for j in (-1, 1)]
+    there = [(r, c) for r, c in corners if 0 <= r < len(grid) and 0 <= c < len(grid)]
+    missing, beside = sum(grid[r][c] != colour for r, c in there), around_of((row, column), len(grid))
+    is_around = grid[row][column] == 0 and all(grid[r][c] == colour for r, c in beside)
+    return is_around and missing <= (len(beside) == 4)
+
+
 def parts(grid, wanted):
     """Connected parts of the points whose colour is wanted: list of (points, neighbouring points not wanted)."""
     size, seen, found = len(grid), set(), []

@@ -6,6 +6,7 @@ import dataclasses
 import pytest
 import torch
 from boards import Lockstep, after_random_moves, assert_same, kinds, random_games, random_moves, spiral
+from diagrams import parse
 from implementations import DEVICE, IMPLEMENTATIONS, KERNELS, NUMBA, doing, done
 from tables import tables
 from torch import Tensor
@@ -61,11 +62,11 @@ def test_new_games_in_place_of_finished_ones_start_afresh() -> None:
 @IMPLEMENTATIONS
 @pytest.mark.parametrize("size", [9, 25])
 def test_a_spiral_over_the_whole_board_is_taken_in_one_move(size: int, way: str) -> None:
-    stones, (row, column) = spiral(size)
+    stones = parse("\n".join(spiral(size)))
     both = torch.tensor([stones, stones], dtype=torch.int8)
     state = board.from_stones(both, torch.tensor([2, 1], dtype=torch.int8), Rules(size=size))
     assert torch.equal(state.atari, state.black | state.white), "both spirals have one liberty, the same"
-    action = row * size + column
+    action = size**2 // 2
     assert done(way, board.legal_actions, state)[:, :-1].nonzero().tolist() == [[0, action], [1, action]]
     after = done(way, board.step, state, torch.tensor([action, action]))
     num_black, num_white = sum(row.count(1) for row in stones), sum(row.count(2) for row in stones)

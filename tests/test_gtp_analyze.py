@@ -52,15 +52,12 @@ def by_hand(**changes: object) -> Analysis:
 
 
 def test_lz_line() -> None:
-    first = "info move B2 visits 7 winrate 7500 prior 2500 lcb 4000 order 0 pv B2 A3 pass"
-    second = "info move pass visits 2 winrate 0 prior 3333 lcb 0 order 1 pv pass"
+    first, second, third, only_pass = TABLES["lz moves"]
     assert lz_line(by_hand(), AnalyzeRequest(), 3) == f"{first} {second}"
     assert lz_line(by_hand(), AnalyzeRequest(max_moves=1), 3) == first
-    third = "info move A2 visits 0 winrate 6000 prior 2000 lcb 0 order 2 pv A2"
     assert lz_line(by_hand(), AnalyzeRequest(min_moves=3), 3) == f"{first} {second} {third}"
     assert lz_line(by_hand(), AnalyzeRequest(min_moves=30), 3).count("info") == 6, "no more than there are legal moves"
     assert lz_line(by_hand(), AnalyzeRequest(min_moves=30, max_moves=4), 3).count("info") == 4
-    only_pass = "info move pass visits 0 winrate 6000 prior 3333 lcb 0 order 0 pv pass"
     assert lz_line(by_hand(candidates=[]), AnalyzeRequest(), 3) == only_pass
     assert lz_line(by_hand(candidates=[], legal=np.zeros(10, dtype=bool)), AnalyzeRequest(), 3) == ""
 
@@ -209,15 +206,8 @@ def test_genmove_analyze(command: str, arguments: str, fresh: Engine) -> None:
 
 def numbers_of(reply: str) -> dict[str, list[float]]:
     """Returns what LizGoban's reader makes of a reply: a key, then its numbers, whatever the white space."""
-    found: dict[str, list[float]] = {}
-    key = ""
-    for token in reply[1:].split():
-        if re.fullmatch(r"[-.0-9]+|NAN", token):
-            found[key].append(float(token))
-        else:
-            key = token
-            found[key] = []
-    return found
+    pairs = re.findall(r"(\S+)((?:\s+(?:[-.0-9]+|NAN)(?=\s|$))*)", reply[1:])
+    return {key: list(map(float, numbers.split())) for key, numbers in pairs}
 
 
 def test_raw_nn(fresh: Engine) -> None:

@@ -1,5 +1,6 @@
 """Which compiler does the work of the kernels, and what is said where it can't: then torch does it alone, without a
-traceback. How Numba's run: on several threads, interrupted, and kept on disk."""
+traceback. How Numba's run: on several threads, interrupted, and kept on disk; and rows of many tensors at once, as
+torch writes them."""
 
 import importlib.util
 import os
@@ -8,14 +9,17 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
+from implementations import NUMBA
+from torch import Tensor
 
 from zerogo import kernels
+from zerogo.kernels import copies
 
 HAS_NUMBA = importlib.util.find_spec("numba") is not None
 loops = importlib.import_module("zerogo.kernels.cpu.loops") if HAS_NUMBA else None
@@ -172,3 +176,41 @@ def test_compiled_kernels_follow_all_that_they_are_made_of(tmp_path: Path) -> No
         file.write_text(file.read_text() + "\nCONSTANT = 1\n")
         digests.add(kernels.source_digest("cpu", copy))
         assert len(digests) == number, file
+
+
+EACH = pytest.mark.parametrize("way", ["plain", NUMBA])
+
+
+def rows_of_all_types(number: int) -> list[Tensor]:
+    """Returns tensors of all types and widths, one wider than a block, one with rows further apart than they are
+    wide."""
+    torch.manual_seed(number)
+    wide, apart = torch.randint(-9, 9, (number, 1500), dtype=torch.int16), torch.rand(number, 6, 2)[:, :4]
+    narrow = torch.rand(number) < 0.5, torch.rand(number), torch.rand(number, 0, 3)
+    return [*narrow, torch.randint(-(2**62), 2**62, (number, 3)), wide, apart]
+
+
+@EACH
+@pytest.mark.parametrize("places", [[4, 0, 7], [5], []])
+def test_rows_are_put_where_they_belong(places: list[int], way: str, use: Callable) -> None:
+    use(way)
+    index, new = torch.tensor(places, dtype=torch.int64), rows_of_all_types(len(places))
+    wanted, found = rows_of_all_types(8), rows_of_all_types(8)
+    whole = [part.contiguous() for part in wanted]
+    for to, source in zip(wanted, new, strict=True):
+        to[index] = source
+    copies.put_(found, index, new)
+    copies.put_from_host_(whole, index, new)
+    for some in (found, whole):
+        assert all(torch.equal(one, other) for one, other in zip(some, wanted, strict=True))
+
+
+@EACH
+def test_types_become_those_of_the_target(way: str, use: Callable) -> None:
+    use(way)
+    targets = [torch.zeros(4, 2, dtype=dtype) for dtype in (torch.int16, torch.float16, torch.bool)]
+    numbers = torch.tensor([[1, 0], [3, -2]])
+    copies.put_(targets, torch.tensor([3, 1]), [numbers, numbers.to(torch.float32) / 4, numbers != 0])
+    assert targets[0].tolist() == [[0, 0], [3, -2], [0, 0], [1, 0]]
+    assert targets[1].tolist() == [[0, 0], [0.75, -0.5], [0, 0], [0.25, 0]]
+    assert targets[2].tolist() == [[False, False], [True, True], [False, False], [True, False]]

@@ -9,6 +9,7 @@ from diagrams import parse
 from implementations import HAS_CUDA, KERNELS, read_ladders
 from ladder_reader import TooLong, board_of, read_all
 from positions import CLASSICAL, by_size, ladder_positions, of_stones, with_liberties
+from tables import tables
 
 from zerogo import board
 from zerogo.board import flood, symmetry
@@ -56,14 +57,7 @@ def test_ladders_agree_with_the_recursive_reader(count: int, seed: int, way: str
     assert sum(left_out for _, left_out in results) < 0.03 * count
 
 
-# A string of Black's is caught between two kos, of which Black can't connect out.
-DOUBLE_KO = """
-    O O . . X
-    X O O X .
-    . X O O X
-    O O O X O
-    O . X . O
-    """
+BOARDS = {name: parse("\n".join(board["rows"])) for name, board in tables("ladders")["boards"].items()}
 
 
 @KERNELS
@@ -73,7 +67,7 @@ def test_katago_ladders_of_crowded_boards(way: str) -> None:
     positions = [[[rng.choice((0, 1, 1, 2, 2)) for _ in range(5)] for _ in range(5)] for _ in range(400)]
     if way == "numba":
         read_ladders(of_stones(positions), way, as_katago=True)  # strings without a liberty get an answer, too
-    for rows in [parse(DOUBLE_KO), *positions[: 1 if way == "triton" and not HAS_CUDA else None]]:
+    for rows in [BOARDS["double ko"], *positions[: 0 if way == "triton" and not HAS_CUDA else None]]:
         with_ladder += sum(compare([with_liberties(rows)] * 2, way, as_katago=True))
     assert with_ladder > 0
 
@@ -106,18 +100,6 @@ def test_a_reading_that_grows_too_large_is_given_up(way: str) -> None:
     assert nothing.given_up.sum() > 0 and not nothing.caught.any()  # not one answer may be tried
 
 
-# Black's string on D5 is caught from C5: it takes D6 in a ko, so that White may not play the more promising D6, but D4
-# works as well.
-BANNED = """
-    O O . O X O
-    . . . X O X
-    O . O . O O
-    X O X O O .
-    X . . O O O
-    X O O O . .
-    """
-
-
 @KERNELS
 def test_the_second_move_is_tried_where_a_ko_bans_the_first(way: str) -> None:
-    assert compare([parse(BANNED)], way) == (1, 0)
+    assert compare([BOARDS["the first move is banned"]], way) == (1, 0)

@@ -8,6 +8,7 @@ import pytest
 import tiny
 import torch
 from implementations import NUMBA
+from slow_scoring import slow_eye
 from tables import tables
 from torch import Tensor
 
@@ -23,13 +24,7 @@ from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.selfplay.opening import RandomPlayer, draw_point
 
-BLACK_OWNS_ALL = """
-    .X.X.
-    XXXXX
-    XXXXX
-    XXXXX
-    .X.X.
-"""
+BLACK_OWNS_ALL = "\n".join([".X.X.", *["XXXXX"] * 3, ".X.X."])
 
 
 def stones_of(text: str) -> torch.Tensor:
@@ -41,21 +36,6 @@ def many(text: str, to_play: int, count: int, komi: float = 0.5) -> board.State:
     return board.from_stones(stones, torch.full((count,), to_play, dtype=torch.int8), Rules(stones.shape[-1], komi))
 
 
-def plain_eye(stones: list[list[int]], colour: int, row: int, column: int) -> bool:
-    """The definition, read off point by point."""
-    size = len(stones)
-    if stones[row][column]:
-        return False
-
-    def existing(steps: list[tuple[int, int]]) -> list[int]:
-        return [stones[row + r][column + c] for r, c in steps if 0 <= row + r < size and 0 <= column + c < size]
-
-    diagonals = existing([(-1, -1), (-1, 1), (1, -1), (1, 1)])
-    missing = sum(found != colour for found in diagonals)
-    beside = existing([(-1, 0), (1, 0), (0, -1), (0, 1)])
-    return all(found == colour for found in beside) and missing <= (1 if len(beside) == 4 else 0)
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 9])
 def test_eyes_agree_with_the_definition_on_random_boards(size: int) -> None:
     generator = torch.Generator().manual_seed(size)
@@ -64,7 +44,7 @@ def test_eyes_agree_with_the_definition_on_random_boards(size: int) -> None:
     state = board.from_stones(stones, torch.ones(60, dtype=torch.int8), Rules(size))
     found = flood.unpack_rows(flood.eyes(state.black, state.on_board) & ~state.white)
     for eyes_of_game, rows in zip(found.tolist(), stones.tolist(), strict=True):
-        expected = [[plain_eye(rows, 1, r, c) for c in range(size)] for r in range(size)]
+        expected = [[slow_eye(rows, 1, r, c) for c in range(size)] for r in range(size)]
         assert eyes_of_game == expected, diagrams.show(rows)
 
 
@@ -111,7 +91,7 @@ def score_of_playout(state: GameState, key: Tensor) -> float:
             break
         stones, colour = state.stones(), state.to_play.value
         points = [Point(row, column) for row in range(size) for column in range(size) if not stones[row][column]]
-        points = [point for point in points if point not in struck and not plain_eye(stones, colour, *point)]
+        points = [point for point in points if point not in struck and not slow_eye(stones, colour, *point)]
         move = Move.play(points[drawn * len(points) >> 24]) if points else Move.pass_turn()
         if (state.why_illegal(move) or "").startswith("suicide"):
             struck.add(move.point)
