@@ -151,18 +151,6 @@ class First:
         return torch.where(empty >= self.leave, first, states.board_size**2)
 
 
-class Last:
-    """Plays the last legal point, and passes when the board is half full."""
-
-    name = "last"
-
-    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
-        legal = board.legal_actions(states)[:, :-1]
-        last = legal.shape[1] - 1 - legal.flip(1).to(torch.int8).argmax(1)
-        empty = (states.stones == 0).flatten(1).sum(1)
-        return torch.where((empty > legal.shape[1] // 2) & legal.any(1), last, states.board_size**2)
-
-
 class Always:
     """Plays one action whether it is legal or not, None: a pass."""
 

@@ -13,11 +13,10 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 import tiny
-import torch
 from matches import Always, Drawing, First, config, dies, moves_of, plain, same, some_result, written
 from sgfmill.sgf import Sgf_game
 
-from zerogo import arena, board, scoring
+from zerogo import arena, board, scoring, sgf
 from zerogo.arena import MatchHooks, MatchResult, MatchSettings, elo, evaluate, play_match
 from zerogo.arena.journal import GAMES_FILE, Journal, _game_of, _read_games
 from zerogo.arena.match import MatchGames
@@ -30,20 +29,17 @@ from zerogo.system import distributed
 SMALL = Rules(size=3, komi=0.5)
 
 
-def replayed(result: MatchResult, game: int, move_cap: int) -> board.State:
-    """Returns the end of one game, its moves played again; all must be legal and the game over only at its end."""
-    state = board.new_games(1, result.rules, move_cap=move_cap)
-    for action in result.games[game].moves:
-        assert not state.finished.item() and board.legal_actions(state)[0, action]
-        state = board.step(state, torch.tensor([action]))
-    assert state.finished.item()
-    return state
+def end_of(result: MatchResult, game: int) -> board.State:
+    """Returns the end of one game; its moves must be legal, and two passes come at its end alone."""
+    record = result.games[game].record(("a", "b"), result.rules)
+    assert not any(state.is_over for state in sgf.replay(record)[0][:-1])
+    return sgf.positions([record], [len(record.moves)])
 
 
 def test_every_game_replays_to_its_result() -> None:
     result = play_match(Drawing("a"), RandomPlayer(), MatchSettings(Rules(size=4, komi=3.5), 24, seed=3))
     for number, game in enumerate(result.games):
-        end = replayed(result, number, move_cap=32)
+        end = end_of(result, number)
         assert game.number == number and np.array_equal(end.stones[0].numpy(), game.stones)
         assert game.score_black == scoring.area_ownership_black(end.stones).sum().item() - 3.5
         assert game.capped == (end.passes.item() < 2)
@@ -81,7 +77,7 @@ def test_the_move_cap_ends_games_as_they_stand() -> None:
 def test_territory_scoring() -> None:
     rules = Rules(size=3, komi=0.5, scoring="territory")
     result = play_match(First(leave=3), Always(), MatchSettings(rules, 2, seed=1, is_paired=False))
-    end = replayed(result, 0, move_cap=18)
+    end = end_of(result, 0)
     assert result.games[0].score_black == scoring.final_score_black(end).item() and result.whole_board_black == 1.0
 
 

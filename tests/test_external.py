@@ -6,19 +6,20 @@ import math
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from limits import within
-from matches import EngineInProcess, Last, command, config, same
+from matches import Drawing, EngineInProcess, command, config, same
 from sgfmill.sgf import Sgf_game
 from tables import tables
 
 from zerogo import arena
 from zerogo.arena import MatchSettings, play_match
-from zerogo.arena.result import FORFEIT, RESIGNED
+from zerogo.arena.result import FORFEIT
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.pipeline.matches import Matches
@@ -139,7 +140,7 @@ def test_a_match_may_grow_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", TABLES["faults"])
 def test_a_fault_loses_the_game_and_the_match_goes_on(mode: str) -> None:
     bad = use(mode, seconds=0.7 if mode == "hang" else 20.0)
-    result = play_match(Last(), bad, MatchSettings(RULES, 4, seed=1, opening_plies=2))
+    result = play_match(Drawing(), bad, MatchSettings(RULES, 4, seed=1, opening_plies=2))
     assert not result.counted and result.wins == 4 and result.stopped(FORFEIT) == (0, 4)
     for game in result.games:
         assert game.stop.kind == FORFEIT and game.stop.black_lost == (not game.a_is_black)
@@ -149,19 +150,13 @@ def test_a_fault_loses_the_game_and_the_match_goes_on(mode: str) -> None:
     assert any(f"{mode} lost by a fault in 4 of 4 games" in line for line in result.lines())
 
 
-def test_a_resignation_ends_the_game() -> None:
-    result = play_match(use("resign"), Last(), MatchSettings(RULES, 4, seed=1))
-    assert not result.counted and result.losses == 4 and result.stopped(RESIGNED) == (4, 0)
-    assert result.by_colour(True) == (0, 0, 2) and result.win_rate == 0.0
-
-
 def test_one_crash_costs_one_game(tmp_path: Path) -> None:
     """Its process served all games; the others are replayed for the next one."""
     crashing = use("crash-once", str(tmp_path / "mark"), processes=1)
-    result = play_match(crashing, Last(), MatchSettings(RULES, 4, seed=1, opening_plies=2))
+    result = play_match(crashing, Drawing(), MatchSettings(RULES, 4, seed=1, opening_plies=2))
     (lost,) = [game for game in result.games if game.stop]
     assert "ended with status 7" in lost.stop.reason
-    whole = play_match(use("good"), Last(), MatchSettings(RULES, 4, seed=1, opening_plies=2))
+    whole = play_match(use("good"), Drawing(), MatchSettings(RULES, 4, seed=1, opening_plies=2))
     assert [game.moves for game in result.counted] == [whole.games[game.number].moves for game in result.counted]
 
 
@@ -171,8 +166,8 @@ def test_engines_with_odd_manners_play(mode: str) -> None:
     player = use(mode)
     player.check(RULES)
     assert player.label == "Fake 1.0"
-    games = play_match(player, Last(), MatchSettings(RULES, 2, seed=1, opening_plies=2)).games
-    good = play_match(use("good"), Last(), MatchSettings(RULES, 2, seed=1, opening_plies=2)).games
+    games = play_match(player, Drawing(), MatchSettings(RULES, 2, seed=1, opening_plies=2)).games
+    good = play_match(use("good"), Drawing(), MatchSettings(RULES, 2, seed=1, opening_plies=2)).games
     assert [(game.moves, game.stop) for game in games] == [(game.moves, None) for game in good]
 
 
@@ -182,7 +177,7 @@ def test_an_engine_that_knows_them_is_told_rules_and_seeds(tmp_path: Path) -> No
     def told() -> str:
         """Returns what the engine was told in a match."""
         mark.unlink(missing_ok=True)
-        play_match(use("kata", str(mark), processes=1), Last(), settings)
+        play_match(use("kata", str(mark), processes=1), Drawing(), settings)
         return mark.read_text()
 
     before = told()
@@ -237,10 +232,10 @@ def test_a_run_checks_its_engines_at_the_start() -> None:
 
 
 def test_games_do_not_depend_on_processes_and_batches() -> None:
-    whole = play_match(use("good", processes=4), Last(), MatchSettings(RULES, 8, seed=1, opening_plies=2))
+    settings = MatchSettings(RULES, 8, seed=1, opening_plies=2)
+    whole = play_match(use("good", processes=4), Drawing(), settings)
     assert len(whole.counted) == 8 and whole.num_different_games == 8 and (whole.lengths > 10).all()
     assert whole.agreement("good") == (8, 8, 8)
-    assert same(whole, play_match(use("good", processes=1), Last(), MatchSettings(RULES, 8, seed=1, opening_plies=2)))
-    settings = MatchSettings(RULES, 8, seed=1, opening_plies=2, at_once=5)
-    assert same(whole, play_match(use("good", processes=3), Last(), settings))
+    assert same(whole, play_match(use("good", processes=1), Drawing(), settings))
+    assert same(whole, play_match(use("good", processes=3), Drawing(), replace(settings, at_once=5)))
     assert any("agrees with the referee's score in 8 of 8 games" in line for line in whole.lines())

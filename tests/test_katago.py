@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -14,18 +15,16 @@ import torch
 from tables import tables
 from torch import Tensor
 
-from zerogo import board, checkpoint, cli
-from zerogo.bench import __main__ as bench
+from zerogo import board, checkpoint
 from zerogo.config import Config, NetworkConfig, with_overrides
 from zerogo.config.sections import KATAGO_HEADS, TRUNK
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import KataGoNetwork, inference_copy, katago_format
 from zerogo.network.trainer import Trainer, make_optimizer
-from zerogo.pipeline import generate, train
+from zerogo.pipeline import train
 from zerogo.pipeline.start import adopt_architecture
 from zerogo.players.analyst import make_analyst, make_player
-from zerogo.replay.shards import load_shard
 from zerogo.rules import Rules, coords
 from zerogo.sgf.record import play_moves
 from zerogo.tensorboard_plugin.folder import Folder
@@ -149,21 +148,13 @@ def test_damaged_files_get_one_sentence(tmp_path: Path) -> None:
 
 
 def mutants(data: bytes, rng: random.Random, number: int):
-    """Yields a file with bytes changed, words replaced, or a part doubled or left out."""
+    """Yields a file with a part of it left out, doubled, or replaced by a byte or a word, of lines a whole one."""
     words = [b"-1", b"0", b"2", b"99999", b"999999999999", b"nan", b"1e999", b"ordinary_block", b"@BIN@", b""]
+    ends = [match.start() for match in re.finditer(b"\n", data)]
     for _ in range(number):
-        changed, kind = bytearray(data), rng.randrange(4)
-        at, length = rng.randrange(len(data)), rng.randrange(1, 40)
-        if kind == 0:
-            changed[at] = rng.randrange(256)
-        elif kind == 1:
-            spaces = [place for place in range(at, min(len(data), at + 4000)) if data[place : place + 1] == b"\n"]
-            changed[at : spaces[0] if spaces else at] = rng.choice(words)
-        elif kind == 2:
-            changed[at:at] = changed[at : at + length]
-        else:
-            del changed[at : at + length]
-        yield bytes(changed)
+        at = rng.choice([rng.randrange(len(data)), rng.choice(ends) + 1])
+        end = rng.choice([at + 1, at + rng.randrange(1, 40), min((end for end in ends if end >= at), default=at)])
+        yield data[:at] + rng.choice([rng.randbytes(1), 2 * data[at:end], rng.choice(words)]) + data[end:]
 
 
 @pytest.mark.parametrize(("before", "after", "sentence"), TABLES["what files may not say"])
@@ -260,23 +251,3 @@ def test_a_file_plays_analyses_and_is_listed(tmp_path: Path) -> None:
         assert found.ownership.shape == (2, size, size) and found.score.abs().max() < 1000
     assert [run.networks for run in Folder(tmp_path).runs()] == [[("some.bin.gz", -1)]]
     assert Folder(tmp_path).network("some.bin.gz") == path.resolve()
-
-
-def test_its_games_become_samples(tmp_path: Path) -> None:
-    path, out = tmp_path / "some.bin.gz", tmp_path / "out"
-    katago_format.write(path, tiny.network(tiny.config(*SMALL)).eval(), "some")
-    overrides = [setting for setting in tiny.SETTINGS if setting.startswith(("run.", "game.", "search.", "selfplay."))]
-    teacher = checkpoint.load(path)
-    generate(cli.set_up(with_overrides(teacher.config, overrides)), teacher, 8, out)
-    samples = [load_shard(shard) for shard in sorted((out / "samples").glob("*.npz"))]
-    assert sum(map(len, samples)) > 20 and (samples[0].network_step == 1).all()
-
-
-def test_bench_measures_a_file(tmp_path: Path, capsys) -> None:
-    path = tmp_path / "some.bin.gz"
-    katago_format.write(path, tiny.network(tiny.config(*SMALL)).eval(), "some")
-    words = ["net", "--checkpoint", str(path), "--size", "5", "--batch", "2", "--rounds", "1", "--seconds", "0.01"]
-    bench.main(bench.parse([*words, "--device", "cpu"]))
-    assert json.loads(capsys.readouterr().out)["checkpoint"] == str(path)
-    with pytest.raises(InputError, match="--spread is for a fresh network"):
-        bench.main(bench.parse(["search", "--checkpoint", str(path), "--spread", "1"]))

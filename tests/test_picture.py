@@ -6,7 +6,7 @@ from tables import tables
 
 from zerogo.players.analyst import Candidate
 from zerogo.show import picture
-from zerogo.show.picture import MARK, WOOD, plane_image
+from zerogo.show.picture import MARK, plane_image
 
 CELL, TEXTS = 40, tables("picture")
 
@@ -25,12 +25,6 @@ def some_stones() -> torch.Tensor:
 
 def drawn(stones: torch.Tensor | None = None, last_action: int | None = None, **marks) -> np.ndarray:
     return picture.board_image(some_stones() if stones is None else stones, last_action, cell=CELL, **marks).astype(int)
-
-
-def spot(image: np.ndarray, row: int, column: int) -> np.ndarray:
-    """Returns the mean colour of a few pixels at the centre of a point."""
-    y, x = (row + 1) * CELL, (column + 1) * CELL
-    return image[y - 1 : y + 2, x - 1 : x + 2].reshape(-1, 3).mean(0)
 
 
 def cut(image: np.ndarray, row: int, column: int, half: int = CELL // 2 - 1) -> np.ndarray:
@@ -52,13 +46,6 @@ def test_labels_on_a_grid_moves_of_a_search_as_a_table_and_short_counts():
     assert [" ".join(line.split()) for line in lines] == TEXTS["candidates"]
     counts = (0, 999, 1000, 1249, 9999, 34_000, 999_600)
     assert list(map(picture.shorten_count, counts)) == ["0", "999", "1.0k", "1.2k", "10k", "34k", "1.0M"]
-
-
-def test_image_shows_stones_where_they_are():
-    image, plain = picture.board_image(some_stones(), cell=CELL), drawn(torch.zeros((3, 3), dtype=torch.int8))
-    assert image.dtype == np.uint8 and image.shape == (4 * CELL, 4 * CELL, 3) and tuple(image[2, 2]) == WOOD
-    assert changed_points(drawn(), plain, 3) == {(0, 2), (1, 1)}
-    assert spot(drawn(), 0, 2).max() < 70 and spot(drawn(), 1, 1).min() > 225
 
 
 def test_visits_are_green_and_have_their_counts():

@@ -25,8 +25,6 @@ from zerogo.system import runtime
 from zerogo.system.runtime import TOO_LONG, RunLock, write_atomically
 from zerogo.system.telemetry import METRICS_FILE, Progress, Telemetry
 
-ROOT = Path(__file__).parent.parent
-
 
 def test_pick_device() -> None:
     assert runtime.pick_device("cpu") == torch.device("cpu")
@@ -45,13 +43,6 @@ def test_a_numbered_device_becomes_the_current_one(monkeypatch) -> None:
     with pytest.raises(InputError, match="torch finds 2 CUDA devices"):
         runtime.pick_device("cuda:2")
     assert runtime.pick_device("cuda:1").index == 1 and made == [torch.device("cuda:1")]
-
-
-@pytest.mark.gpu
-def test_cuda() -> None:
-    device = runtime.pick_device("auto")
-    assert device.type == "cuda" and runtime.pick_device("cuda:0").index == 0
-    assert runtime.describe(device)["device"] == torch.cuda.get_device_name()
 
 
 def git(folder: Path, *arguments: str) -> None:

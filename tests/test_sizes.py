@@ -64,7 +64,7 @@ def games_by_number(config: Config, num_games: int, evaluator: object | None = N
     return {game.number: game for game in collected.games}, collected.all_samples()
 
 
-SEARCHES = "gumbel", "gumbel search.leaves=3", "puct search.forced_playouts=2"
+SEARCHES = "gumbel", "puct search.forced_playouts=2 search.leaves=3"
 
 
 @pytest.mark.parametrize("search", SEARCHES)

@@ -212,30 +212,13 @@ def test_bfloat16_is_not_used_where_it_dies(death: str, sentence: str, stand_in:
         stand_in()
 
 
-def test_what_takes_too_long_is_not_used_and_tried_again(stand_in: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have been the machine's load, so nothing is kept on the disk."""
-    stand_in({"precision": "hangs"})
-    monkeypatch.setattr(questions, "TASK_SECONDS", 0.0)
-    with pytest.warns(UserWarning, match="bfloat16 could not be tried .it took longer than 0 s.*, so float32 is used"):
-        assert tuning.pick_dtype("auto", CPU, AUTO) == torch.float32
-    assert not [*kernels.cache_folder().glob("*.json")]
-
-
-def test_the_faster_precision_is_used(stand_in: Callable) -> None:
-    for rates, dtype in ((RATES, torch.bfloat16), (SLOWER, torch.float32)):
-        stand_in({"precision": rates}, keeps=False)
-        assert tuning.pick_dtype("auto", CPU, AUTO) == dtype
-        assert tuning.pick_dtype("bfloat16", CPU, AUTO) == torch.bfloat16
-    assert tuning.pick_dtype("float32", CPU, AUTO) == torch.float32
-
-
 def test_bfloat16_must_be_faster_by_a_twentieth_or_have_been_picked_before(stand_in: Callable) -> None:
     """A measurement that may come out either way changes no run that goes on."""
     for gain, faster in ((1.04, torch.float32), (1.06, torch.bfloat16)):
         stand_in({"precision": {"float32": [1000.0, 100.0], "bfloat16": [gain * 1000.0, gain * 100.0]}}, keeps=False)
         assert tuning.pick_dtype("auto", CPU, AUTO) == faster
         for name, dtype in tuning.PRECISIONS.items():
-            assert tuning.pick_dtype("auto", CPU, AUTO, earlier=name) == dtype
+            assert tuning.pick_dtype("auto", CPU, AUTO, earlier=name) == tuning.pick_dtype(name, CPU, AUTO) == dtype
     stand_in({"precision": 3}, keeps=False)
     assert tuning.pick_dtype("auto", CPU, AUTO, earlier="bfloat16") == torch.bfloat16, "although it is not tried now"
     stand_in({"precision": "SIGILL"})
@@ -254,12 +237,16 @@ def test_all_ranks_have_the_precision_of_rank_0(stand_in: Callable, monkeypatch:
         tuning.pick_proven_dtype(AUTO, CPU, kernels.OPTIONAL)
 
 
-@pytest.mark.parametrize("table", [None, {"precision": "SIGKILL"}, {"precision": 3}], ids=str)
-def test_what_could_not_be_tried_is_tried_at_the_next_start(table: dict | None, stand_in: Callable) -> None:
-    """Where no process can be started, or somebody else ended it; bfloat16 by name is taken at its word."""
-    stand_in(table)
-    with pytest.warns(UserWarning, match=r"bfloat16 could not be tried \(.*\) on this CPU, so float32 is used"):
+@pytest.mark.parametrize("death", [None, "SIGKILL", 3, "hangs"])
+def test_what_could_not_be_tried_is_tried_at_the_next_start(death: str | int | None, stand_in, monkeypatch) -> None:
+    """Where no process can be started, somebody else ended it, or it takes too long, which the machine's load may have
+    caused; bfloat16 by name is taken at its word."""
+    stand_in(death and {"precision": death})
+    sentence = r"bfloat16 could not be tried \(.*\) on this CPU, so float32 is used"
+    with monkeypatch.context() as patch, pytest.warns(UserWarning, match=sentence):
+        patch.setattr(questions, "TASK_SECONDS", 0.0 if death == "hangs" else questions.TASK_SECONDS)
         assert tuning.pick_dtype("auto", CPU, AUTO) == torch.float32
+    assert not [*kernels.cache_folder().glob("*.json")]
     assert tuning.pick_dtype("bfloat16", CPU, AUTO) == torch.bfloat16
     stand_in({"precision": RATES})
     assert tuning.pick_dtype("auto", CPU, AUTO) == torch.bfloat16
