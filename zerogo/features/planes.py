@@ -2,7 +2,7 @@
 the side to move's view."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -285,14 +285,12 @@ def pattern_classes(own_stones: Tensor, opponent: Tensor, on_board: Tensor) -> T
 @cache
 def _table(device: torch.device) -> Tensor:
     """Returns the class for each code of the eight points around, two bits each: uint8 [65536]."""
-    codes = np.arange(1 << 16)
     table = np.zeros(1 << 16, np.uint8)
     for number, patterns in reversed(list(enumerate(PATTERNS, start=1))):  # the first of several classes wins
         for text in (both for one in patterns for both in (one, one.translate(SWAPPED))):
             drawn = text.replace(" ", "")
             for turned in {"".join(drawn[source] for source in turn[:-1]) for turn in action_table(3).tolist()}:
-                fits = np.ones(len(codes), bool)
-                for place, point in enumerate(AROUND):
-                    fits &= np.isin((codes >> (2 * place)) & 3, list(MEANING[turned[point]]))
-                table[fits] = number
+                # The last point has the highest bits.
+                fits = [[what in MEANING[turned[point]] for what in range(4)] for point in reversed(AROUND)]
+                table[reduce(np.logical_and.outer, fits).ravel()] = number
     return torch.from_numpy(table).to(device)
