@@ -424,22 +424,21 @@ def test_memory_is_that_of_the_games(monkeypatch) -> None:
 
 
 def test_a_run_keeps_what_it_has_chosen(pretended: list[int], tmp_path: Path, monkeypatch, capsys) -> None:
-    """The numbers of games and leaves, and the precision."""
-    earlier: list[str] = []
-    monkeypatch.setattr(tuning, "pick_proven_dtype", lambda *values: earlier.append(values[-1]) or torch.float32)
+    """The numbers of games and leaves, and the precision; playouts are tried at the start if final matches need them."""
+    asked, matches = [], ("pipeline.final_matches=true", "evaluation.opponents=['mcts:2']")
+    monkeypatch.setattr(tuning, "pick_proven_dtype", lambda *values: asked.append(values[2:]) or torch.float32)
     monkeypatch.setattr(slots, "_games_in_memory", lambda *_: 9)
     words = (f"run.directory={tmp_path}", *AUTO[:2], "run.precision=auto", "pipeline.iterations=1")
     train(tiny.config(*words))
     said = capsys.readouterr().out
     assert f", float32, {kernels.in_use(tiny.CPU)}, " in said.splitlines()[0]
     assert "\nself-play: 9 games at once: " in said
-    stored = config.load(tmp_path / "tiny" / "config.yaml")
-    assert (stored.selfplay.slots, stored.search.leaves) == (9, 1)
-    saved = checkpoint.newest(tmp_path / "tiny").config
-    assert (saved.selfplay.slots, saved.search.leaves) == (9, 1)
+    for kept in (config.load(tmp_path / "tiny" / "config.yaml"), checkpoint.newest(tmp_path / "tiny").config):
+        assert (kept.selfplay.slots, kept.search.leaves) == (9, 1)
     pretended.clear()
-    train(tiny.config(*words[:-1], "pipeline.iterations=2"), resume=True)
-    assert not pretended and "self-play:" not in capsys.readouterr().out and earlier == ["", "float32"]
+    train(tiny.config(*words[:-1], "pipeline.iterations=2", *matches), resume=True)
+    assert not pretended and "self-play:" not in capsys.readouterr().out
+    assert asked == [(set(), ""), ({"playouts"}, "float32")]
     assert config.load(tmp_path / "tiny" / "config.yaml").selfplay.slots == 9
     setup = cli.set_up(tiny.config(*words, "run.seed=2"))
     generate(setup, checkpoint.newest(tmp_path / "tiny"), 5, tmp_path / "games")

@@ -200,9 +200,11 @@ def read_config(
     return with_overrides(config, [*getattr(arguments, "overrides", []), *changes]), checkpoints
 
 
-def set_up(config: Config, checkpoints: dict[str, Checkpoint] | None = None, precision: str = "") -> Setup:
+def set_up(
+    config: Config, checkpoints: dict[str, Checkpoint] | None = None, precision: str = "", needed: Iterable[str] = ()
+) -> Setup:
     """Sets up this process by `config.run` (threads, memory, kernels, device), and returns the set-up. precision: the
-    one that a run has chosen for run.precision=auto, empty for none."""
+    one that a run has chosen for run.precision=auto, empty for none. needed: as for `pick_proven_dtype`."""
     from zerogo import kernels, tuning
     from zerogo.features import make_encoder
     from zerogo.system import runtime
@@ -210,8 +212,8 @@ def set_up(config: Config, checkpoints: dict[str, Checkpoint] | None = None, pre
     tuning.set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
     device = runtime.pick_device(config.run.device)
-    readers = make_encoder(config.features.encoder, False).readers
-    return Setup(config, device, tuning.pick_proven_dtype(config, device, readers, precision), checkpoints or {})
+    needed = {*needed, *make_encoder(config.features.encoder, False).readers}
+    return Setup(config, device, tuning.pick_proven_dtype(config, device, needed, precision), checkpoints or {})
 
 
 def shipped_network(size: int) -> str | None:

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from zerogo import checkpoint, cli
+from zerogo import checkpoint, cli, kernels
 from zerogo.arena import MatchResult, MatchSettings, cap_for, play_match, pool
 from zerogo.arena.result import FORFEIT, rating_table, write_report
 from zerogo.arena.tournament import time_of_day
@@ -97,7 +97,7 @@ class Matches:
             except InputError as error:
                 warnings.warn(f"evaluation.opponents: {spec} is left out: {error}", stacklevel=2)
                 return []
-        with contextlib.ExitStack() as stack:
+        with kernels.plain(), contextlib.ExitStack() as stack:  # their kernels are tried when they play
             opponent = self._opponent(spec, stack)
             sizes = [size for size in all_sizes if plays_on(opponent, size)]
             if not sizes:

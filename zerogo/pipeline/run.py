@@ -68,7 +68,8 @@ class PlayingNetworks:
         kept = {} if start is None else start.run
         self._earlier = {name: kept.get(name, {}) for name in ("precision", "epilogues")}
         precision, self.epilogues = (by_machine.get(self.machine, "") for by_machine in self._earlier.values())
-        setup = cli.set_up(config, precision=precision)
+        has_mcts = config.pipeline.final_matches and any("mcts:" in word for word in config.evaluation.opponents)
+        setup = cli.set_up(config, precision=precision, needed={"playouts"} if has_mcts else ())
         self.settings, self.device, self.dtype = config.run, setup.device, setup.dtype
         self._evaluators: dict[tuple, Evaluator] = {}
 

@@ -75,9 +75,8 @@ def ask(questions: Sequence[Question], device: torch.device | None = None) -> li
     if any(key not in _answers for key in keys):
         with _turn():
             _recall(keys)
-            missing = [key for key in keys if key not in _answers]
-            tasks = [question["task"] for key, question in zip(keys, questions, strict=True) if key in missing]
-            for key, answer in zip(missing, _try(tasks, str(device or "cpu")), strict=True):
+            missing = {key: one["task"] for key, one in zip(keys, questions, strict=True) if key not in _answers}
+            for key, answer in zip(missing, _try([*missing.values()], str(device or "cpu")), strict=True):
                 _answers[key] = answer
                 if "untried" not in answer and (path := _path(key)) is not None:
                     text = json.dumps({"question": key, "answer": answer})
@@ -126,9 +125,7 @@ def _try(tasks: Sequence[list], device: str) -> list[Answer]:
     kernel_tasks = [task for task in tasks if task[0] == "kernel"]
     count = min(MAX_PROCESSES, usable_cores(), len(kernel_tasks))
     shares = [kernel_tasks[k::count] for k in range(count)] if count > 1 else []
-    threads = [
-        threading.Thread(target=_answer, args=(share,), daemon=True) for share in shares
-    ]  # Ctrl-C waits for none
+    threads = [threading.Thread(target=_answer, args=(share,), daemon=True) for share in shares]  # Ctrl-C ends them
     for thread in threads:
         thread.start()
     for thread in threads:
