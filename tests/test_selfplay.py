@@ -424,7 +424,7 @@ def test_memory_is_that_of_the_games(monkeypatch) -> None:
 
 
 def test_a_run_keeps_what_it_has_chosen(pretended: list[int], tmp_path: Path, monkeypatch, capsys) -> None:
-    """The numbers of games and leaves, and the precision; playouts are tried at the start if final matches need them."""
+    """The numbers of games and leaves, and the precision; the start tries playouts if final matches need them."""
     asked, matches = [], ("pipeline.final_matches=true", "evaluation.opponents=['mcts:2']")
     monkeypatch.setattr(tuning, "pick_proven_dtype", lambda *values: asked.append(values[2:]) or torch.float32)
     monkeypatch.setattr(slots, "_games_in_memory", lambda *_: 9)
