@@ -6,7 +6,7 @@ interrupted evaluation can be resumed.
     moves.jsonl      moves of unfinished games: [match, ply of the first, {game: moves}]; removed at the end
     games/*.sgf      the same games for people, each written before its line
 
-A killed process leaves at most an incomplete last line, which is dropped. Any other damage ends in a sentence."""
+A killed process may leave a part of a line, which is dropped. A line that a person has changed ends in a sentence."""
 
 import contextlib
 import json
@@ -131,22 +131,27 @@ def _line_of(match: int, game: PlayedGame) -> bytes:
 
 
 def _read_games(path: Path, rules: Rules, num_matches: int) -> list[list[PlayedGame]]:
-    """Returns the games of a file by match, and cuts off an incomplete last line. Raises InputError, and leaves the
-    file alone, where another line is no game of these rules or comes again: then a person has changed it."""
+    """Returns the games of a file by match, and rewrites it without lines that are no JSON: a killed process may leave
+    a part of one, after which another process goes on. Raises InputError, and leaves the file alone, where a line is no
+    game of these rules or comes again: then a person has changed it."""
     games_by_match: list[dict[int, PlayedGame]] = [{} for _ in range(num_matches)]
-    content = path.read_bytes() if path.exists() else b""
-    whole = content[: content.rfind(b"\n") + 1]
-    for place, line in enumerate(whole.splitlines(), 1):
+    lines, kept = path.read_bytes().splitlines(keepends=True) if path.exists() else [], []
+    for place, line in enumerate(lines, 1):
         try:
-            match, game = _game_of(line, rules)
+            fields = bounds.parse_json(line)
+        except ValueError:
+            continue
+        try:
+            match, game = _game_of({**fields}, rules)
             if not 0 <= match < num_matches or game.number in games_by_match[match]:
                 raise ValueError(f"game {game.number} of match {match} is there already, or not of this evaluation")
         except (ValueError, TypeError) as error:
             way_out = "mend the line, or remove it to have its game played again"
             raise InputError(f"{path}, line {place}: {error}; {way_out}") from None
         games_by_match[match][game.number] = game
-    if whole != content:
-        write_atomically(path, lambda file: file.write(whole))
+        kept.append(line)
+    if len(kept) < len(lines) or lines and not lines[-1].endswith(b"\n"):
+        write_atomically(path, lambda file: file.writelines(line.removesuffix(b"\n") + b"\n" for line in kept))
     return [list(games.values()) for games in games_by_match]
 
 
@@ -166,10 +171,9 @@ def _read_moves(path: Path, finished: Sequence[Sequence[PlayedGame]]) -> list[di
     return begun
 
 
-def _game_of(line: bytes, rules: Rules) -> tuple[int, PlayedGame]:
+def _game_of(fields: dict[str, Any], rules: Rules) -> tuple[int, PlayedGame]:
     """Returns the match and the game of a line. Raises ValueError or TypeError for a line that was damaged or edited:
     under area rules the score must be that of the stones."""
-    fields = {**bounds.parse_json(line)}
     end = {"score_black": float} if fields.get("stop") is None else {"stop": OF_STOP}
     if wrong := bounds.misfit(fields, OF_GAME | end, "the game"):
         raise ValueError(wrong)
