@@ -17,6 +17,7 @@ import pytest
 import tiny
 import torch
 from matches import dies
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zerogo import checkpoint, commands, config
 from zerogo.board import new_games
@@ -79,6 +80,9 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
             phases.add((newest.run["iteration"]["is_learning"], "games" in newest.run))
     assert phases == {(True, False), (False, True), (True, True)}, count
     assert not tiny.different(whole, tmp_path / "tiny")
+    logs = [EventAccumulator(str(folder / "logs")).Reload() for folder in (tmp_path / "tiny", whole)]
+    losses = [[(event.step, event.value) for event in one.Scalars("train/loss")] for one in logs]
+    assert losses[0] == losses[1]
 
 
 def test_a_run_that_dies_at_any_of_its_file_operations_goes_on(whole: Path, tmp_path: Path, monkeypatch) -> None:
