@@ -121,9 +121,9 @@ def test_as_many_processes_on_a_cpu_as_are_a_gain(rates: dict | None, number: in
     monkeypatch.setattr(runtime, "usable_cores", lambda: 6)
     monkeypatch.setattr(tuning, "pick_dtype", lambda *_: torch.float32)
     monkeypatch.setattr(tuning, "ask", lambda questions: [{"untried": ""} if rates is None else {"rates": rates}])
-    assert tuning.num_processes(tiny.config("run.processes=auto"), lambda: 5) == number
+    assert tuning.num_processes(tiny.config("run.processes=auto"), lambda number: min(number, 5)) == number
     monkeypatch.setattr(runtime, "free_bytes", lambda device: 0)
-    assert tuning.num_processes(tiny.config("run.processes=auto"), lambda: 5) == 1
+    assert tuning.num_processes(tiny.config("run.processes=auto"), lambda number: min(number, 5)) == 1
 
 
 def test_the_rates_of_several_processes() -> None:
@@ -133,22 +133,20 @@ def test_the_rates_of_several_processes() -> None:
 
 def test_the_number_of_processes(monkeypatch) -> None:
     """One for each GPU, none of which is asked; of a run as many as have the memory, each with games enough."""
-    assert tuning.num_processes(tiny.config("run.processes=9"), lambda: 5) == 9
+    assert tuning.num_processes(tiny.config("run.processes=9"), lambda number: 5) == 9
     monkeypatch.setattr(runtime, "pick_device", torch.device)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     devices = "run.device=cuda", "run.device=cuda:1"
-    assert [tuning.num_processes(tiny.config("run.processes=auto", device), lambda: 9) for device in devices] == [4, 1]
-    config = tiny.config("run.processes=auto", "training.batch=12", "selfplay.slots=300", "run.device=cuda")
-    raised = limits.give_each_enough(config, 5)
-    numbers = raised.selfplay.slots, raised.pipeline.games_per_iteration, raised.training.batch
-    assert numbers == (320, 320, 160) and limits.give_each_enough(config, 1) is config
+    assert [tuning.num_processes(tiny.config("run.processes=auto", device), int) for device in devices] == [4, 1]
+    shares = "training.batch=96", "pipeline.games_per_iteration=64", "selfplay.slots=50"
+    config = tiny.config(*shares)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: pytest.fail("asked"))
     with pytest.raises(InputError, match="multiple of 5"):
         limits.require_shares(config, 5)
-    assert limits.most_processes(config) == 256
-    config = tiny.config("run.processes=auto", "training.batch=12")
+    assert [limits.most_processes(config, number) for number in (1, 3, 5, 64)] == [1, 3, 4, 6]
+    assert limits.most_processes(tiny.config(*shares, "run.device=cuda"), 5) == 4
     monkeypatch.setattr(runtime, "free_bytes", lambda device: 1.5 * tuning.PROCESS_BYTES)
-    assert limits.most_processes(config) == 2
+    assert limits.most_processes(config, 4) == 2
     monkeypatch.setattr(distributed, "local_rank_and_size", lambda: (1, 2))
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(4), raising=False)
     monkeypatch.setattr(runtime, "cgroup_num_cores", lambda: None)

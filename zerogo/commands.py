@@ -147,21 +147,21 @@ def main_train(arguments: argparse.Namespace) -> None:
         with contextlib.suppress(InputError):  # of a damaged config.yaml, which the run replaces
             saved = overrides is not None and snapshots.config_of(config.run.folder, None, overrides)
         settings = saved or config
-        if not launches(settings, lambda: limits.most_processes(settings)):
+        if not launches(settings, lambda number: limits.most_processes(settings, number)):
             train(config, arguments.resume, overrides)
 
 
-def launches(config: Config, limit: Callable[[], int], is_training: bool = True) -> bool:
+def launches(config: Config, limit: Callable[[int], int], is_training: bool = True) -> bool:
     """Runs the command in as many processes as `run.processes`, and returns True; returns False, for the caller to run
-    it, where that is 1, and in a process that torchrun or this function has started. limit: returns the maximum for
-    "auto", and without training the maximum for any number."""
+    it, where that is 1, and in a process that torchrun or this function has started. limit: returns how many of so many
+    processes can share the work; it is asked for "auto", and without training for any number."""
     from zerogo import tuning
     from zerogo.system import distributed
 
     if distributed.is_rank_of_launcher() or distributed.TORCHRUN in os.environ:
         return False
     number = tuning.num_processes(config, limit)
-    number = number if is_training else min(number, limit())
+    number = number if is_training else limit(number)
     if number == 1:
         return False
     print(f"{number} processes share the work (run.processes)", flush=True)
@@ -199,7 +199,7 @@ def main_selfplay(arguments: argparse.Namespace) -> None:
         config, checkpoints = cli.read_config(arguments, [arguments.checkpoint])
         if arguments.out:
             distributed.broadcast_from_rank0(runtime.require_new_folder, arguments.out, "--out")
-        if not launches(config, lambda: games, is_training=False):
+        if not launches(config, lambda number: min(number, games), is_training=False):
             setup = cli.set_up(config, checkpoints)
             generate(setup, setup.checkpoint(arguments.checkpoint), games, arguments.out)
 
@@ -251,6 +251,6 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
         config, checkpoints = cli.read_config(arguments, arguments.players)
         if arguments.out and not arguments.resume:
             distributed.broadcast_from_rank0(runtime.require_new_folder, arguments.out, "--out")
-        if not launches(config, lambda: arguments.games // 2, is_training=False):
+        if not launches(config, lambda number: min(number, arguments.games // 2), is_training=False):
             others = arguments.out, arguments.opening, arguments.resume, checkpoints
             evaluate(arguments.players, arguments.games, config, *others)

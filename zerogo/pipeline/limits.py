@@ -3,7 +3,6 @@
 import contextlib
 import math
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,9 @@ GROWS = 1.5  # while a ring on the host grows, the old one is there too, of half
 PACKED = 1 / 6  # bytes of a sample on the disk to those in memory: 1/6 to 1/7 were seen from 5x5 to 9x9
 # Bytes a parameter: in a checkpoint (weights, averages, two statistics), in memory, and of a player that a gate keeps.
 WEIGHTS, LEARNING, PLAYER = 16, 20, 4
-MOST_PROCESSES = 256  # of a machine
-# Games at once, and samples of a batch, that each process needs: smaller batches make a network slow, and the means and
-# variances of batch normalisation poor.
-FEWEST_GAMES, FEWEST_SAMPLES = 64, 32
+# Games at once and in an iteration, and samples of a batch, for each process that `auto` starts. With fewer the network
+# is slow, and batch normalisation's means and variances are poor.
+FEWEST = 8
 LOG, GAME = 17_000, 4_000  # bytes of the logs of an iteration, a minute long, and of an SGF
 KEEP_EVERY = 50  # each one of so many checkpoints stays for ever
 FAR = 10**9  # samples, after which a window hardly grows
@@ -62,18 +60,6 @@ def require_shares(config: Config, number: int) -> None:
             raise InputError(f"{key} is {games}; {number} processes need {number} or more, a game for each")
 
 
-def give_each_enough(config: Config, number: int) -> Config:
-    """Returns the config for so many processes: where `run.processes` is "auto", with enough games at once, games of an
-    iteration and samples of a batch for each of them, as one config serves machines of any size."""
-    if config.run.processes != "auto" or number == 1:
-        return config
-    play, loop, train = config.selfplay, config.pipeline, config.training
-    games, samples = FEWEST_GAMES * number, max(FEWEST_SAMPLES, math.ceil(train.batch / number)) * number
-    play = replace(play, slots=max(games, play.slots)) if play.slots else play
-    loop = replace(loop, games_per_iteration=max(games, loop.games_per_iteration))
-    return replace(config, selfplay=play, pipeline=loop, training=replace(train, batch=samples))
-
-
 def require_same_start(config: Config) -> None:
     """Raises InputError where ranks have other code, devices or settings than the first one."""
     if distributed.world_size() == 1:
@@ -88,19 +74,20 @@ def require_same_start(config: Config) -> None:
     distributed.require_same(distributed.run_and_sync_errors(_facts), way_out)
 
 
-def most_processes(config: Config) -> int:
-    """Returns for how many processes on this machine there is memory on a CPU. A GPU is not asked: that would take some
-    of its memory for as long as this process waits for the others."""
+def most_processes(config: Config, number: int) -> int:
+    """Returns how many processes on this machine, at most a number, can share a run's batches equally, have work enough
+    each, and on a CPU have the memory. A GPU is not asked: that would take some of its memory for as long as this
+    process waits for the others."""
     device = runtime.pick_device(config.run.device)
     free = (runtime.free_bytes(device) if device.type == "cpu" else None) or math.inf
 
     def _has_room(number: int) -> bool:
-        if free == math.inf:
-            return True
-        needed = sum(memory(give_each_enough(config, number), device, number).values())
-        return needed + tuning.PROCESS_BYTES * (number - 1) <= free
+        others = tuning.PROCESS_BYTES * (number - 1)
+        return free == math.inf or sum(memory(config, device, number).values()) + others <= free
 
-    return next(filter(_has_room, range(MOST_PROCESSES, 1, -1)), 1)
+    batch, games = config.training.batch, config.pipeline.games_per_iteration
+    largest = min(number, batch // FEWEST, games // FEWEST, (config.selfplay.slots or games) // FEWEST)
+    return next(filter(_has_room, (n for n in range(largest, 1, -1) if batch % n == 0)), 1)
 
 
 def memory(config: Config, device: torch.device, processes: int = 0) -> dict[str, float]:

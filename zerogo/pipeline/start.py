@@ -46,24 +46,19 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
         start = next(snapshots.starts(directory), None)
         if overrides is not None:
             config = distributed.run_and_sync_errors(snapshots.config_of, directory, start, overrides) or config
-        shared = limits.give_each_enough(config, distributed.world_size())
-        raised = [f"{key}={value}" for key, value in shared.flat().items() if value != config.flat()[key]]
-        config = shared
         with signals.interruptible():
             limits.require_same_start(config)
         resume = resume or start is not None and distributed.restarts_run(start.counters.get("begun", 0))
         if not resume and distributed.broadcast_from_rank0(lambda: bool(files) or any(directory.glob("replay/*.npz"))):
             what = f"{directory} already holds a run; resume it with --resume, or choose another name with --run"
             raise InputError(what if distributed.is_rank0() else "")
-        if resume and start is None and not is_whole(path := directory / "config.yaml"):
-            cut = f"{path} was cut short, and no snapshot or checkpoint holds the settings that it lost; add them"
+        if overrides is not None and start is None and not is_whole(path := directory / "config.yaml"):
+            cut = f"{path} was cut short, and no snapshot or checkpoint holds the settings that it lost; add these"
             raise InputError(f"{cut}, or start a new run under another name") if path.exists() else nothing
         if resume and start is None and files:
             what = f"none of the {len(files)} snapshots and checkpoints in {directory} can be resumed from"
             raise InputError(f"{what}; move them away to start anew")
         said = [f"{directory} {distributed.run_and_sync_errors(_planned, config)}"]
-        if raised:
-            said.append(f"{', '.join(raised)}, so that each of {distributed.world_size()} processes has enough to do")
         if start is not None:
             said.append(f"{directory} resumes from {Path(start.source).name}, training step {start.step:,}")
         elif resume:

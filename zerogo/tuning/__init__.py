@@ -118,18 +118,18 @@ def _precision_question(config: Config, device: torch.device) -> Question:
 # Processes
 
 
-def num_processes(config: Config, limit: Callable[[], int]) -> int:
-    """Returns how many processes `run.processes` asks for on this machine. "auto" is at most what `limit` returns: on
-    CUDA one for each visible GPU, unless the device names one of them; on a CPU as many as are a gain, of one thread
-    each, of those for which there are cores and memory. One more must bring at least `PROCESS_GAIN` of what one does
-    alone."""
+def num_processes(config: Config, limit: Callable[[int], int]) -> int:
+    """Returns how many processes `run.processes` asks for on this machine. "auto" is, of those numbers that `limit`
+    returns for a larger one: on CUDA one for each visible GPU, unless the device names one of them; on a CPU as many as
+    are a gain, of one thread each, of those for which there are cores and memory. One more must bring at least
+    `PROCESS_GAIN` of what one does alone."""
     if config.run.processes != "auto":
         return int(config.run.processes)
-    device, max_processes = runtime.pick_device(config.run.device), limit()
+    device = runtime.pick_device(config.run.device)
     if device.type == "cuda":
-        return min(max_processes, torch.cuda.device_count() if device.index is None else 1)
+        return limit(torch.cuda.device_count()) if device.index is None else 1
     cores = min(runtime.usable_cores(), 1 + (runtime.free_bytes(device) or 0) // PROCESS_BYTES)
-    if min(max_processes, cores) < 2:
+    if limit(cores) < 2:
         return 1
     precision = str(pick_dtype(config.run.precision, device, config)).removeprefix("torch.")
     question = _precision_question(config, device)
@@ -140,7 +140,7 @@ def num_processes(config: Config, limit: Callable[[], int]) -> int:
         if rate - best[1] < PROCESS_GAIN * alone * (number - best[0]):
             break
         best = number, rate
-    return min(max_processes, best[0])
+    return limit(best[0])
 
 
 # What follows from the settings, or from a forward of the network
