@@ -253,6 +253,7 @@ def test_selfplay_writes_the_games_that_were_asked_for_and_their_samples(trained
 PROGRAMS = {  # words, a line for the standard input, words of the answer
     "gtp": ("--checkpoint mcts:2 game.size=5 --device cpu", "1 name", "=1 zerogo\n\n"),
     "analysis": ("--checkpoint mcts:2", '{"id": "a", "action": "query_version"}', '"git_hash":'),
+    "play": ("--white checkpoints/7x7.pt --size 7 --device cpu", "quit", "7x7"),
 }
 
 

@@ -28,7 +28,9 @@ from zerogo.system.telemetry import METRICS_FILE, Progress, Telemetry
 
 def test_pick_device() -> None:
     assert runtime.pick_device("cpu") == torch.device("cpu")
-    assert runtime.pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    device = runtime.pick_device("auto")
+    assert device.type == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert device.type == "cpu" or runtime.describe(device)["device"] == torch.cuda.get_device_name()
     for name in ("gpu", "mps", "cuda:99", ""):
         with pytest.raises(InputError, match=f"device is '{name}'"):
             runtime.pick_device(name)

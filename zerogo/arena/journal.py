@@ -6,7 +6,7 @@ interrupted evaluation can be resumed.
     moves.jsonl      moves of unfinished games: [match, ply of the first, {game: moves}]; removed at the end
     games/*.sgf      the same games for people, each written before its line
 
-A killed process may leave a part of a line, which is dropped. A line that a person has changed ends in a sentence."""
+A killed process may leave a part of a line, which is dropped. A line that is not a game of the match is refused."""
 
 import contextlib
 import json
@@ -133,7 +133,7 @@ def _line_of(match: int, game: PlayedGame) -> bytes:
 def _read_games(path: Path, rules: Rules, num_matches: int) -> list[list[PlayedGame]]:
     """Returns the games of a file by match, and rewrites it without lines that are no JSON: a killed process may leave
     a part of one, after which another process goes on. Raises InputError, and leaves the file alone, where a line is no
-    game of these rules or comes again: then a person has changed it."""
+    game of this match or comes again: then a person has changed it."""
     games_by_match: list[dict[int, PlayedGame]] = [{} for _ in range(num_matches)]
     lines, kept = path.read_bytes().splitlines(keepends=True) if path.exists() else [], []
     for place, line in enumerate(lines, 1):
@@ -143,7 +143,7 @@ def _read_games(path: Path, rules: Rules, num_matches: int) -> list[list[PlayedG
             continue
         try:
             match, game = _game_of({**fields}, rules)
-            if not 0 <= match < num_matches or game.number in games_by_match[match]:
+            if not 0 <= match < num_matches or game.number < 0 or game.number in games_by_match[match]:
                 raise ValueError(f"game {game.number} of match {match} is there already, or not of this evaluation")
         except (ValueError, TypeError) as error:
             way_out = "mend the line, or remove it to have its game played again"
@@ -177,15 +177,18 @@ def _game_of(fields: dict[str, Any], rules: Rules) -> tuple[int, PlayedGame]:
     end = {"score_black": float} if fields.get("stop") is None else {"stop": OF_STOP}
     if wrong := bounds.misfit(fields, OF_GAME | end, "the game"):
         raise ValueError(wrong)
+    if not {*fields["stones"]} <= {*"012"}:
+        raise ValueError("its stones are not all 0, 1 or 2")
     stones = np.array([int(digit) for digit in fields["stones"]], dtype=np.int8).reshape(rules.size, rules.size)
     score = float(scoring.area_score_black(torch.from_numpy(stones).unsqueeze(0))) - rules.komi
     if "stop" not in end and rules.scoring == "area" and abs(fields["score_black"] - score) > SAME_SCORE:
         raise ValueError(f"score_black is {fields['score_black']:g}, but the stones give {score:g}")
+    texts = {**fields.get("final_scores", {})}  # under another name in files of earlier versions
     return fields["match"], PlayedGame(
         number=fields["game"],
         score_black=math.nan if "stop" in end else fields["score_black"],
         stones=stones,
         stop=Stop(**fields["stop"]) if "stop" in end else None,
-        final_scores={**fields.get("final_scores", {})},  # under another name in files of earlier versions
+        final_scores={name: str(text) for name, text in texts.items()},
         **{name: fields[name] for name in ("a_is_black", "moves", "area_black", "capped")},
     )

@@ -31,7 +31,7 @@ class Group:
 
     max_number: the largest number allowed after the name, 0 if none is. default: the number if none is given. With
     `max_number`, `names` is a function of the number, and `read` takes it as its second argument; `make_group` fills it
-    in, and has the result of `read` checked. tells_komi: whether the group gives the komi."""
+    in. The first result of `read` is checked. tells_komi: whether the group gives the komi."""
 
     form: int
     names: tuple[str, ...] | Names

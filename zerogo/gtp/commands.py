@@ -131,6 +131,7 @@ def boardsize(engine: GtpEngine, side: str, same: str | None = None) -> None:
     size = int(side) if re.fullmatch("[0-9]{1,3}", side) else 0
     engine.require_size(size)
     engine.begin_game(LiveGame(replace(engine.game.rules, size=size)))
+    engine.warn(warning_of_komi(engine.analyst, engine.game.rules))
 
 
 @Command("komi", "POINTS", 1)
