@@ -389,13 +389,14 @@ def processes(
     sections: dict[str, Any], limit: int, precision: str, seconds: float = 1.0
 ) -> dict[str, dict[str, float]]:
     """Returns under "rates" how many positions a second a network of the config's shape evaluates on the CPU in 1, 2,
-    4, … and `limit` processes of one thread, together. seconds: of each number."""
+    4, … and `limit` processes of one thread, together. seconds: of each number. Each process counts the seconds in
+    which it had a core, as the answer is kept, and other programs that are at work now may not be at work later."""
     spawn, numbers = multiprocessing.get_context("spawn"), [*(2**k for k in range((limit - 1).bit_length())), limit]
     barrier = spawn.Barrier(limit, timeout=BARRIER_SECONDS)  # at which all wait that do not evaluate
     with ProcessPoolExecutor(limit, spawn, _share, (barrier,)) as pool:
         work = partial(_evaluate_together, sections, precision, numbers, seconds)
-        counts = list(pool.map(work, range(limit)))
-    return {"rates": {str(number): sum(column) / seconds for number, *column in zip(numbers, *counts, strict=True)}}
+        shares = list(pool.map(work, range(limit)))
+    return {"rates": {str(number): sum(column) for number, *column in zip(numbers, *shares, strict=True)}}
 
 
 def _share(barrier: threading.Barrier) -> None:
@@ -406,19 +407,21 @@ def _share(barrier: threading.Barrier) -> None:
 
 def _evaluate_together(
     sections: dict[str, Any], precision: str, numbers: list[int], seconds: float, index: int
-) -> list[int]:
-    """Returns how many positions process `index` has evaluated while each number of processes were at work."""
+) -> list[float]:
+    """Returns how many positions process `index` evaluates in a processor second while each number of processes are at
+    work, 0 where it is not."""
     tuning.set_up_cpu(1)
     work, size = _of_network(from_dict(sections), tuning.PRECISIONS[precision], torch.device("cpu"))[0]
     work()
-    counts = [0] * len(numbers)
-    for k, number in enumerate(numbers):
+    rates = []
+    for number in numbers:
         _barriers[0].wait()
-        end = time.monotonic() + seconds
+        end, start, count = time.monotonic() + seconds, time.process_time(), 0
         while index < number and time.monotonic() < end:
             work()
-            counts[k] += size
-    return counts
+            count += size
+        rates.append(count / (time.process_time() - start) if count else 0.0)
+    return rates
 
 
 def _drawn_targets(number: int, side: int) -> Targets:
