@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from matches import Last, command, config, same
+from matches import command, config, same
 
-from zerogo import arena
+from zerogo import arena, board
 from zerogo.arena import MatchSettings, play_match
 from zerogo.errors import InputError
 from zerogo.players.analyst import make_player
@@ -27,6 +27,18 @@ from zerogo.selfplay.opening import RandomPlayer
 
 ROOT = Path(__file__).parents[2]
 RULES = Rules(size=5, komi=0.5)
+
+
+class Last:
+    """Plays the last legal point, and passes when the board is half full."""
+
+    name = "last"
+
+    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
+        legal = board.legal_actions(states)[:, :-1]
+        last = legal.shape[1] - 1 - legal.flip(1).to(torch.int8).argmax(1)
+        empty = (states.stones == 0).flatten(1).sum(1)
+        return torch.where((empty > legal.shape[1] // 2) & legal.any(1), last, states.board_size**2)
 
 
 @pytest.fixture
