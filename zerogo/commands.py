@@ -153,8 +153,8 @@ def main_train(arguments: argparse.Namespace) -> None:
 
 def launches(config: Config, limit: Callable[[int], int], is_training: bool = True) -> bool:
     """Runs the command in as many processes as `run.processes`, and returns True; returns False, for the caller to run
-    it, where that is 1, and in a process that torchrun or this function has started. limit: returns how many of so many
-    processes can share the work; it is asked for "auto", and without training for any number."""
+    it, where that is 1, and in a process that torchrun or this function has started. limit: returns the largest
+    number, up to its argument, that can share the work; it is asked for "auto", and without training for any number."""
     from zerogo import tuning
     from zerogo.system import distributed
 

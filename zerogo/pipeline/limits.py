@@ -25,9 +25,7 @@ GROWS = 1.5  # while a ring on the host grows, the old one is there too, of half
 PACKED = 1 / 6  # bytes of a sample on the disk to those in memory: 1/6 to 1/7 were seen from 5x5 to 9x9
 # Bytes a parameter: in a checkpoint (weights, averages, two statistics), in memory, and of a player that a gate keeps.
 WEIGHTS, LEARNING, PLAYER = 16, 20, 4
-# Games at once and in an iteration, and samples of a batch, for each process that `auto` starts. With fewer the network
-# is slow, and batch normalisation's means and variances are poor.
-FEWEST = 8
+FEWEST = 8  # games at once, games of an iteration and samples of a batch, for each process of `auto`; not measured
 LOG, GAME = 17_000, 4_000  # bytes of the logs of an iteration, a minute long, and of an SGF
 KEEP_EVERY = 50  # each one of so many checkpoints stays for ever
 FAR = 10**9  # samples, after which a window hardly grows
@@ -75,9 +73,9 @@ def require_same_start(config: Config) -> None:
 
 
 def most_processes(config: Config, number: int) -> int:
-    """Returns how many processes on this machine, at most a number, can share a run's batches equally, have work enough
-    each, and on a CPU have the memory. A GPU is not asked: that would take some of its memory for as long as this
-    process waits for the others."""
+    """Returns the largest number of processes on this machine, up to `number`, that can share a run's batches equally,
+    have enough work each and, on a CPU, fit into memory. A GPU is not asked: that would take some of its memory for as
+    long as this process waits for the others."""
     device = runtime.pick_device(config.run.device)
     free = (runtime.free_bytes(device) if device.type == "cpu" else None) or math.inf
 

@@ -44,7 +44,8 @@ def require_size(player: Any, size: int, here: str) -> None:
 
 def warning_of_komi(player: Any, rules: Rules) -> str:
     """Returns a sentence where a network was trained on such boards, but never at such a komi, else an empty text."""
-    low, *_, high = 2 * tuple((getattr(player, "sizes", None) or {}).get(rules.size, (rules.komi,)))
-    learned = f"komi {low:g}" if low == high else f"komi from {low:g} to {high:g}"
-    what = f"komi is {rules.komi:g}, but {player and player.name} learned only {learned} and may misjudge positions"
-    return "" if low <= rules.komi <= high else what
+    komi = (getattr(player, "sizes", None) or {}).get(rules.size)
+    if not komi or komi[0] <= rules.komi <= komi[-1]:
+        return ""
+    learned = f"komi {komi[0]:g}" if len(komi) == 1 else f"komi from {komi[0]:g} to {komi[-1]:g}"
+    return f"komi is {rules.komi:g}, but {player.name} learned only {learned} and may misjudge positions"

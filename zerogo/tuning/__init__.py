@@ -119,10 +119,10 @@ def _precision_question(config: Config, device: torch.device) -> Question:
 
 
 def num_processes(config: Config, limit: Callable[[int], int]) -> int:
-    """Returns how many processes `run.processes` asks for on this machine. "auto" is, of those numbers that `limit`
-    returns for a larger one: on CUDA one for each visible GPU, unless the device names one of them; on a CPU as many as
-    are a gain, of one thread each, of those for which there are cores and memory. One more must bring at least
-    `PROCESS_GAIN` of what one does alone."""
+    """Returns how many processes `run.processes` asks for on this machine. "auto" asks on CUDA for one for each visible
+    GPU, unless the device names one of them, and on a CPU for as many, of one thread each, as have cores and memory and
+    are a gain: one more must bring at least `PROCESS_GAIN` of what one does alone. limit: returns the largest number,
+    up to its argument, that can share the work."""
     if config.run.processes != "auto":
         return int(config.run.processes)
     device = runtime.pick_device(config.run.device)
