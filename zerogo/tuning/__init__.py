@@ -24,7 +24,7 @@ from zerogo.tuning.questions import Question, ask, cpu_facts, gpu_facts
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CPU_SIZE = 9  # of the boards that the CPU's kernels are tried on: they are compiled for all sizes at once
 EVALUATIONS_A_SAMPLE = 4  # at the least, in self-play
-PROCESS_BYTES, PROCESS_GAIN = 700_000_000, 0.6  # torch and compiled kernels; two threads of one core are no gain
+PROCESS_BYTES, PROCESS_GAIN = 700_000_000, 0.3  # torch and compiled kernels; a gain that waiting does not use up
 GAIN = 0.05  # what bfloat16 or a doubled batch must bring, and by how much the chosen batch may be below the best
 PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy moment of the machine
 NO_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")

@@ -47,6 +47,7 @@ from zerogo.system import runtime
 BOUND = 1e-4  # relative and absolute, of what fractions may differ on a GPU; on a CPU they must be equal
 PLIES, SIMULATIONS = 8, 6  # of the drawn games, after a random position, and of the drawn searches
 BARRIER_SECONDS = 120.0  # for processes to start, and for the last work of one of them
+ROUNDS = 3  # of every number of processes: one second in seven or so was a third slower than the others
 OPERATIONS, TURNS = {"cpu": 2e9, "cuda": 2e12}, 2  # of the network in one timed evaluation, at most; of each precision
 MOST_EVALUATED = {"cpu": 256, "cuda": 2048}  # positions of an evaluation
 # Encoders' groups that need no tactics and no ladders: all that `planes` kernels do for them.
@@ -385,12 +386,10 @@ def _of_network(config: Config, dtype: torch.dtype, device: torch.device) -> lis
     return [(lambda: playing(planes, inputs), number), (_learn, few)]
 
 
-def processes(
-    sections: dict[str, Any], limit: int, precision: str, seconds: float = 1.0
-) -> dict[str, dict[str, float]]:
+def processes(sections: dict[str, Any], limit: int, precision: str, seconds: float = 0.4) -> dict[str, Any]:
     """Returns under "rates" how many positions a second a network of the config's shape evaluates on the CPU in 1, 2,
-    4, … and `limit` processes of one thread, together. seconds: of each number. Each process counts the seconds in
-    which it had a core, as the answer is kept, and other programs that are at work now may not be at work later."""
+    4, … and `limit` processes of one thread, together: the best of `ROUNDS` rounds of `seconds`, in which each process
+    counts the time in which it has a core. The answer is kept, and what slows a round down now may be gone later."""
     spawn, numbers = multiprocessing.get_context("spawn"), [*(2**k for k in range((limit - 1).bit_length())), limit]
     barrier = spawn.Barrier(limit, timeout=BARRIER_SECONDS)  # at which all wait that do not evaluate
     with ProcessPoolExecutor(limit, spawn, _share, (barrier,)) as pool:
@@ -408,20 +407,21 @@ def _share(barrier: threading.Barrier) -> None:
 def _evaluate_together(
     sections: dict[str, Any], precision: str, numbers: list[int], seconds: float, index: int
 ) -> list[float]:
-    """Returns how many positions process `index` evaluates in a processor second while each number of processes are at
-    work, 0 where it is not."""
+    """Returns how many positions process `index` evaluates in a processor second, in its best round, while each number
+    of processes are at work, 0 where it is not."""
     tuning.set_up_cpu(1)
     work, size = _of_network(from_dict(sections), tuning.PRECISIONS[precision], torch.device("cpu"))[0]
     work()
-    rates = []
-    for number in numbers:
+    rates = dict.fromkeys(numbers, 0.0)
+    for number in numbers * ROUNDS:
         _barriers[0].wait()
         end, start, count = time.monotonic() + seconds, time.process_time(), 0
         while index < number and time.monotonic() < end:
             work()
             count += size
-        rates.append(count / (time.process_time() - start) if count else 0.0)
-    return rates
+        if count:
+            rates[number] = max(rates[number], count / (time.process_time() - start))
+    return [*rates.values()]
 
 
 def _drawn_targets(number: int, side: int) -> Targets:
