@@ -49,9 +49,9 @@ def select_games(tensor: Tensor, game_index: Tensor) -> Tensor:
 class LeafStates:
     """The positions that K moves lead to.
 
-    words: int32 [K, W], packed. legal: bool [K, A]; it may include moves that repeat a position, which the search
-    closes when it reaches them. finished: bool [K], result: float32 [K], as `Game.outcome`. repeats: bool [K], the move
-    into the leaf was illegal because it repeats a position. leaf: the evaluator's input, with earlier positions."""
+    words: int32 [K, W], packed. legal: bool [K, A]; moves that repeat a position may be among them, until a simulation
+    tries one and the search marks it ILLEGAL. finished: bool [K], result: float32 [K], as `Game.outcome`. repeats: bool
+    [K], the move into the leaf is illegal, as it repeats one. leaf: the evaluator's input, with earlier positions."""
 
     words: Tensor
     legal: Tensor
