@@ -37,7 +37,7 @@ PARTS: dict[str, type] = {
 
 @dataclass
 class Checkpoint:
-    """Everything that a run is.
+    """A run at a training step; or, with an empty `trainer`, a network alone.
 
     step: training steps so far. weights, averaged_weights: the network's state by parameter name (the averaged ones
     play, with batch-norm statistics of their own). trainer: the trainer's state (optimiser, schedule position), empty

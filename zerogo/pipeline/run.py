@@ -1,8 +1,8 @@
 """One run: its folder, its parts, and the loop over them.
 
-Everything about a run is in its folder: config.yaml, snapshots, checkpoints, replay, games, logs. It may be killed at
-any moment and resumes from the newest snapshot (`snapshots`). Except for `pipeline.minutes`, everything that affects
-the result (generators, counters) is in the snapshot, so a resumed run is bit-identical."""
+Everything about a run is in its folder: config.yaml, snapshots, checkpoints, replay, games, logs. A run may be killed
+at any moment and resumes from its newest snapshot (`snapshots`), which holds everything that affects the result, such
+as generators and counters. So a resumed run is bit-identical, unless the clock decides its end (`pipeline.minutes`)."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -32,17 +32,17 @@ from zerogo.system.signals import Signals
 from zerogo.system.telemetry import Progress, Telemetry
 from zerogo.tuning import slots
 
-METRICS_EVERY = 8  # steps between two computations of the heads' metrics, which cost half as much again as learning
+METRICS_EVERY = 8  # training steps from one computation of the heads' metrics, which takes time, to the next
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
-HELD_OUT_BATCHES = 4  # batches' worth of held-out samples that are measured after each iteration
-RANK_SYNC_SECONDS, MOST_STEPS = 2.0, 64  # at most so long, and so many training steps, between two syncs of the ranks
+HELD_OUT_BATCHES = 4  # held-out samples measured after each iteration, in batches
+RANK_SYNC_SECONDS, MOST_STEPS = 2.0, 64  # most seconds, and most training steps, between two syncs of the ranks
 PICTURE_EVERY = 10  # iterations between pictures
 
 
 @dataclass
 class LineValues:
     """What the progress line shows. first_sample: number of the first sample that this process learned from. games:
-    finished in this process. part: the share of the iteration that is over, half of which is learning. values: further
+    finished in this process. part: the share of the iteration that is over; learning begins at a half. values: further
     ones by name."""
 
     first_sample: int
@@ -60,8 +60,8 @@ class Diverged(Exception):
 
 
 class PlayingNetworks:
-    """The evaluators of a run: each is made once, and then gets new weights. start: the snapshot or checkpoint whose
-    measured choices (precision, epilogues) stay where the run resumes on a machine of the same kind."""
+    """The evaluators of a run: each is made once, and then gets new weights. start: the snapshot or checkpoint to
+    resume from, whose measured choices (precision, epilogues) are used again on a machine of the same kind."""
 
     def __init__(self, config: Config, start: Checkpoint | None) -> None:
         self.machine = device_name(pick_device(config.run.device))
@@ -74,7 +74,7 @@ class PlayingNetworks:
         self._evaluators: dict[tuple, Evaluator] = {}
 
     def evaluator(self, network: Network, encoder: Encoder, heads: tuple[str, ...], purpose: str) -> Evaluator:
-        """Returns the evaluator of these heads for a purpose, always the same object, with a network's weights."""
+        """Returns the evaluator of these heads for a purpose, always the same object, with the given weights."""
         key = heads, purpose
         if key in self._evaluators:
             self._evaluators[key].network.load_(network)
@@ -84,7 +84,7 @@ class PlayingNetworks:
         return self._evaluators[key]
 
     def state_dict(self) -> dict[str, dict[str, str]]:
-        """Returns the measured choices by machine, those of earlier machines among them, for a snapshot."""
+        """Returns what a snapshot keeps: the measured choices by machine, also those of earlier machines."""
         here = {"epilogues": {self.machine: self.epilogues}}
         if self.settings.precision == "auto":
             here["precision"] = {self.machine: str(self.dtype).removeprefix("torch.")}
@@ -93,7 +93,7 @@ class PlayingNetworks:
 
 class Run:
     """The parts of a run and the loop over them. start: the snapshot or checkpoint to resume from, None for a new run.
-    rollback: how often in a row the run has resumed because learning had diverged."""
+    rollback: how this start goes back, if learning has diverged."""
 
     def __init__(
         self, config: Config, directory: Path, start: Checkpoint | None, signals: Signals, rollback: Rollback
@@ -124,7 +124,7 @@ class Run:
             self.trainer.load_state_dict(start.trainer | weights)
         if rollback.number:
             self.replay.redraw(config.run.seed + 2 * rollback.number)
-        # Without a checkpoint the run begins anew, and charts again what a killed process has charted.
+        # A run that was killed before its first snapshot begins anew: its earlier logs are dropped.
         logs = (-1, {}) if start is None else (start.step, start.run.get("logs"))
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
         self._line, self.shown = distributed.on_rank0(self._introduce, why), LineValues(self.trainer.samples)
@@ -148,7 +148,7 @@ class Run:
     # The parts
 
     def _new_trainer(self, config: Config, start: Checkpoint | None) -> Trainer:
-        # The first weights come from the global generator, whose state is restored.
+        # The initial weights are drawn from torch's global generator, whose state is restored afterwards.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)
             network = checkpoints.fresh_network(config)
@@ -202,12 +202,12 @@ class Run:
         distributed.on_rank0(self.background_matches.load_state_dict, matches, self.directory)
 
     def _bootstrap_random_games(self) -> None:
-        """Plays the random games that a run begins with, and learns from them. The value head learns from them which
-        strings live, which was worth 100 Elo at equal numbers of games."""
+        """Plays the random games that a run begins with, and learns from them. They teach the value head which strings
+        live, which was worth 100 Elo at equal numbers of games."""
         settings, first = self.config.run, self.replay.last_game + 1
         number = 0 if settings.start_from else self.config.selfplay.random_opening_games  # trained weights need none
         if not self.iteration.is_learning:
-            with self.signals.interruptible():  # the snapshot before them suffices
+            with self.signals.interruptible():  # a resumed run plays them again
                 numbers = distributed.local_shard(torch.arange(first, max(first, number))).tolist()
                 start = (numbers or [first])[0]
                 games = random_games(self.config.game, len(numbers), settings.seed, start, self.device)
@@ -225,7 +225,7 @@ class Run:
         world = distributed.world_size()
         numbers = {"first_game": -(-first // world) * world + distributed.rank(), "stride": world}
         selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, progress=self._progress(), **numbers)
-        # Weights of another run are trained, so their first samples do not count as those of a random player.
+        # Samples of step 0 count as those of a random player. Weights of another run are trained: step 1 at least.
         selfplay.set_network(evaluator, max(step, bool(config.run.start_from)))
         return selfplay
 
@@ -256,21 +256,21 @@ class Run:
         self._snapshot()
 
     def _introduce(self, why: str) -> Progress:
-        """Prints device, kernels and the reason for the number of games at once; returns the progress line."""
+        """Prints the device, the kernels and why self-play has its number of slots; returns the progress line."""
         run, settings = self.config.run, self.config.pipeline
         machine = f"{self.networks.machine}, {str(self.dtype).removeprefix('torch.')}, {kernels.in_use(self.device)}"
         print(f"{self.directory}: {machine}, {self.trainer.network.num_parameters()} parameters", flush=True)
         if why:
             print(f"self-play: {why}", flush=True)
         by_iterations = settings.iterations, "iterations", self.state.iterations
-        by_time = settings.minutes, "min", self._minutes()  # those of the set-up among them
+        by_time = settings.minutes, "min", self._minutes()  # the set-up included
         line = Progress(run.name, *(by_time if settings.minutes else by_iterations))
         if len(self.replay) < (least := limits.least_samples(self.config)):
             line.note(f"training starts when there are {least:,} samples (replay.min_window)")
         return line
 
     def _minutes(self) -> float:
-        """Returns the minutes that the run has taken up to now, all of its processes together."""
+        """Returns the minutes that the run has taken up to now, those before it was resumed included."""
         return (self.state.seconds + time.monotonic() - self._clock) / 60
 
     def _progress(self) -> float:
@@ -304,7 +304,7 @@ class Run:
         self._line.update(done, amounts, **shown.values)
 
     def _run_iteration(self) -> None:
-        """Plays, learns and charts once, and saves a checkpoint when one is due. Resumes a snapshot's iteration."""
+        """Runs an iteration, or the rest of a snapshot's: plays, learns, charts, saves a checkpoint if one is due."""
         begun, waited = time.monotonic(), distributed.seconds_waited()
         if not self.iteration.is_learning:
             self._play()
@@ -342,7 +342,7 @@ class Run:
         self._write_games()
         collected = self.iteration.collected = snapshots.join_results(distributed.all_gather_object(collected))
         samples, figures = collected.all_samples(), {}
-        if samples is not None:  # wrong samples are neither kept nor learned from
+        if samples is not None:  # wrong samples end the run before they are kept
             figures = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
             self._run_checks(figures)
         self.state.simulations += collected.simulations
@@ -369,7 +369,7 @@ class Run:
             self.signals.leave_if_asked()  # now that the snapshot is whole
 
     def _run_checks(self, figures: dict[str, float]) -> None:
-        """Warns of checks that these figures fail. Charts them and raises InputError where an exact check fails."""
+        """Warns of checks that these figures fail. If one ends the run, charts the figures and raises InputError."""
         try:
             for sentence in self.checks.look(figures, self.trainer.steps):
                 self._line.note(f"warning: {sentence}")
@@ -387,7 +387,7 @@ class Run:
             figures |= sanity_checks.of_batch(held_out, self.trainer)
         evaluator = self._evaluator(("policy", "value", "ownership"))
         figures |= sanity_checks.of_network(self.replay.newest(self.iteration.num_samples), evaluator)
-        figures = distributed.all_gather_object(figures)[0]  # each rank has another share of the batch
+        figures = distributed.all_gather_object(figures)[0]  # rank 0's: ranks have different shares
         self._run_checks(figures)
         return figures
 
@@ -398,7 +398,7 @@ class Run:
                 raise Diverged(f"the {name} became NaN or infinite", self.trainer.steps)
 
     def _add_to_replay(self, samples: Samples | None) -> None:
-        """Adds samples to the replay and plans training steps for its credit, none while it has few samples."""
+        """Adds samples to the replay, and plans the training steps that its credit allows, none if it has too few."""
         if samples is not None:
             self.replay.add(samples)
         self.iteration.collected.samples.clear()
@@ -414,7 +414,7 @@ class Run:
         games.clear()
 
     def _learn(self) -> dict[str, float]:
-        """Trains the planned steps, or until the run's time is over; returns the means of their metrics, by tag."""
+        """Trains for the planned steps, or until the run is over; returns the means of their metrics, by tag."""
         distributed.barrier()  # rank 0 may have waited for the disk
         batch, iteration = self.config.training.batch, self.iteration
         while iteration.planned_steps and self.replay.can_sample(batch) and self._progress() < 1.0:
@@ -461,8 +461,8 @@ class Run:
                 self.telemetry.image(name, picture, step)
 
     def _apply_match_results(self, wait: bool = False) -> None:
-        """Charts the background matches if they are over (wait: waits for them), applies the gate, and gives all ranks
-        the network that plays from now on."""
+        """Charts the background matches if they are over, applies the gate, and gives all ranks the network that plays
+        from now on. wait: waits for the matches."""
         results, step = self.background_matches.poll_results(wait), self.background_matches.step
         judged = self.state.players, step, results, self.config.evaluation.gate, self._line.note
         if (players := distributed.broadcast_from_rank0(apply_gate, *judged)) != self.state.players:
@@ -481,7 +481,7 @@ class Run:
             self.background_matches.start(self._save(), self.trainer.steps, self.state.seconds)
 
     def _checkpoint(self) -> Checkpoint:
-        """Returns a checkpoint with the replay's part of a snapshot, without games in progress."""
+        """Returns a checkpoint, with samples that no shard holds yet, but without games in progress."""
         state, replay = self.trainer.state_dict(), self.replay.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
         counters = vars(self.state) | {"samples": self.trainer.samples, "games": 0}
@@ -517,7 +517,7 @@ class Run:
         self.replay.after_snapshot()
 
     def _save(self) -> Path:
-        """Writes a checkpoint, removes what the settings have no room for, and returns its path."""
+        """Writes a checkpoint and returns its path; removes checkpoints and games that the settings do not keep."""
         self.state.last_checkpoint = self.state.seconds
         if not distributed.is_rank0():
             return self.directory

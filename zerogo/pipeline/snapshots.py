@@ -1,10 +1,10 @@
 """Snapshots: the complete state of a run, saved often, so that a resumed run continues as if it had never stopped.
 
-A snapshot is one file, a checkpoint (`zerogo.checkpoint`) whose part `run` holds the games in flight, the iteration
-under way, samples that no shard has yet, matches in the background, the precision and other measured choices, and how
-long the logs were. Finished shards are written before it, it is renamed into place when it is whole, and the one before
-it stays. What it needs of other files stays until two newer ones do without. Rank 0 writes it, with the games of rank 0
-only: a resumed run starts new games on the other ranks."""
+A snapshot is one file: a checkpoint (`zerogo.checkpoint`) whose part `run` also holds the games in progress with their
+trees, the unfinished iteration, samples that no shard holds yet, background matches, measured choices such as the
+precision, and the lengths of the logs (`Run._write_snapshot`). Finished shards are written first. The file is renamed
+into place when it is complete. The two newest snapshots stay, with all files that either needs. Rank 0 writes them,
+with the games of rank 0 only: a resumed run starts new games on the other ranks."""
 
 import contextlib
 import math
@@ -36,7 +36,7 @@ FORMAT = 3  # of a snapshot's part `run`; one more when a field is added or remo
 KEPT = 2  # newest snapshots: one may turn out to be damaged
 FIRST_WAIT = 1.0  # seconds to a process's first snapshot; then twice as long each time, up to pipeline.snapshot_seconds
 MOST_OF_TIME = 0.02  # share of the time that snapshots may take
-# Lists of an iteration's result, with a number for each game.
+# The lists in an iteration's result that have a number for each game.
 OF_GAMES = "lengths", "scores_black", "sizes", "komi", "ends"
 STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
 
@@ -188,7 +188,7 @@ def join_results(results: list[SelfPlayResult]) -> SelfPlayResult:
 class RunState:
     """What a run is besides its networks, optimiser, samples and games: the counters of its checkpoints.
 
-    begun: when the run began [ns since 1970], which tells it from others. seconds: the time of all its processes.
+    begun: when the run began [ns since 1970], which tells it from others. seconds: its time so far, by rank 0's clock.
     last_checkpoint: the run's seconds at the newest checkpoint. last_match: the run's seconds at the start of the
     newest matches whose results are charted. saved: the steps of all checkpoints, removed ones too. players: the steps
     that the gate has let play (`matches.apply_gate`). external: the actors' shards that are in the replay and not yet
