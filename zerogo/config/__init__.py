@@ -306,9 +306,9 @@ def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: s
 
 PAGE = """# Settings
 
-For anyone who changes how a run plays, trains or is measured: every setting (made by `zerogo train --keys --markdown`).
+For anyone who changes a setting of a run. `zerogo train --keys --markdown` makes this page.
 Give settings in a YAML file (`--config FILE`) or on the command line (`zerogo train search.c_puct=1.3`).
-Brackets say where a default comes from."""
+Square brackets name the source of a default: KataGo's self-play, the Gumbel paper, or measured runs on 5x5."""
 
 
 def describe(as_page: bool = False) -> str:
@@ -336,4 +336,4 @@ def _written(value: Any) -> str:
 
 def _explained(entry: Any) -> str:
     """Returns a field's meaning, and what it accepts."""
-    return entry.metadata["meaning"] + ("" if allowed(entry) == "a text" else f"; {allowed(entry)}")
+    return entry.metadata["meaning"] + ("" if allowed(entry) == "a string" else f"; {allowed(entry)}")

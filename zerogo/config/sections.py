@@ -146,9 +146,9 @@ KINDS = {
     "int": "a whole number{limits}",
     "float": "a number{limits}",
     "int | str": "auto or a whole number{limits}",
-    "str": "a text",
-    "tuple[str, ...]": "a list of texts such as {example}",
-    "str | tuple[str, ...]": "a text such as zero17, or a list of texts such as [stones, liberties:8]",
+    "str": "a string",
+    "tuple[str, ...]": "a list of strings such as {example}",
+    "str | tuple[str, ...]": "a string such as zero17, or a list of strings such as [stones, liberties:8]",
     "dict[str, float]": "a mapping of names to numbers{limits} such as {example}",
     SCHEDULE: SCHEDULE_WORDS,
     BUDGETS: BUDGETS_WORDS,
@@ -194,9 +194,9 @@ SYMMETRIES = ("none", "random", "all")
 VALUE_POOLING = ("max", "area")
 ARCHITECTURES, TRUNK = ("tower", "katago"), ("ordinary", "gpool", "nested", "attention", "feed_forward")
 KATAGO_HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "score": 0.5}
-PROCESSES_WORDS = "processes that share the work; auto: one for each GPU, on a CPU as many as help"
+PROCESSES_WORDS = "processes that share the work; auto: one for each GPU, on a CPU as many as are measured to help"
 PRECISIONS = ("auto", "float32", "bfloat16")
-ENCODERS = "zero17, alphago48 or 49, katago22, article48, article22, handcrafted"
+ENCODERS = "zero17, alphago48, alphago49, katago22, article48, article22, handcrafted"
 HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "reply": 0.15}
 HEADS_WORDS = (
     "loss weight of each head; policy and value are needed; score, soft_policy and short_values may be added "
@@ -223,7 +223,7 @@ class RunConfig(Section):
     device: str = option("auto", "auto (CUDA if there is a GPU), cpu, cuda or cuda:1")
     processes: int | str = option(1, PROCESSES_WORDS, 1, 1024, choices=("auto",))
     threads: int = option(0, "CPU threads; 0: chosen automatically while running", 0, 1024)
-    precision: str = option("auto", "arithmetic of the network; auto: bfloat16 if faster", choices=PRECISIONS)
+    precision: str = option("auto", "number format of the network; auto: bfloat16 if faster", choices=PRECISIONS)
     kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))
     directory: str = option("checkpoints", "folder of all runs")
     name: str = option("", "folder of this run in `directory`; empty: the config file's name")
@@ -253,19 +253,19 @@ class RunConfig(Section):
 class GameConfig(Section):
     """The rules of the games, and how they vary between them."""
 
-    size: int = option(9, "board side in points; with game.sizes, the default when a network plays", 1, MAX_SIZE)
+    size: int = option(9, "board side in points; with game.sizes, the side that players use by default", 1, MAX_SIZE)
     komi: float = option(7.0, "points that White gets [best play draws at 7 on 9x9, 9 on 7x7]", -1000, 1000)
-    sizes: tuple[tuple[int, float, float], ...] = option((), "boards of the games; empty: game.size alone [KataGo]")
-    superko: str = option("positional", "which repetition is illegal", choices=SUPERKO)
+    sizes: tuple[tuple[int, float, float], ...] = option((), "board sizes of the games; empty: game.size only [KataGo]")
+    superko: str = option("positional", "what may not recur: a ko, a board, or board and side to move", choices=SUPERKO)
     superko_shares: dict[str, float] = option({}, SUPERKO_SHARES_WORDS, 0, example="{positional: 0.7, simple: 0.3}")
     suicide: bool = option(False, "whether a move may remove the player's own string")
     suicide_share: float = option(0.0, "share of games that allow suicide, whatever game.suicide is [KataGo]", 0, 1)
     scoring: str = option("area", "how a finished game is scored", choices=SCORING)
     move_cap: int = option(0, "plies after which a game ends and is scored as it stands; 0: 2 x size x size", 0, 20000)
     random_komi_share: float = option(0.0, "share of games at random komi; needs features.komi_input [measured]", 0, 1)
-    komi_low: float = option(0.0, "lowest random komi; steps of half a point from game.komi", -1000, 1000)
+    komi_low: float = option(0.0, "lowest random komi; all are game.komi plus multiples of 0.5", -1000, 1000)
     komi_high: float = option(14.0, "highest random komi", -1000, 1000)
-    komi_spread: float = option(0.0, "largest distance of a random komi from komi; 0: komi_low to komi_high", 0, 1000)
+    komi_spread: float = option(0.0, "most points from game.komi, replaces komi_low and komi_high; 0: off", 0, 1000)
 
     @property
     def all_sizes(self) -> tuple[int, ...]:
@@ -327,7 +327,7 @@ class FeaturesConfig(Section):
     """What the network sees."""
 
     encoder: str | tuple[str, ...] = option("alphago48", f"{ENCODERS}, or a list of groups [measured]")
-    komi_input: bool = option(True, "whether the network sees the komi, from the side to move")
+    komi_input: bool = option(True, "whether the komi is an input, signed for the side to move")
 
 
 @dataclass(frozen=True)
@@ -339,8 +339,8 @@ class NetworkConfig(Section):
     pooling_every: int = option(2, "every k-th block pools over the whole board; 0: none [KataGo]", 0, 200)
     pooling_channels: int = option(32, "channels of the pooled branch of such a block [KataGo]", 1, 4096)
     head_channels: int = option(32, "channels of the 1x1 convolution that all heads share [KataGo]", 1, 4096)
-    value_hidden: int = option(64, "width of the hidden layer for value and pass", 1, 8192)
-    value_pooling: str = option("max", "pooled with the mean; area suits several board sizes", choices=VALUE_POOLING)
+    value_hidden: int = option(64, "width of the hidden layer before value, pass and other numbers", 1, 8192)
+    value_pooling: str = option("max", "what is pooled besides the mean; area for several sizes", choices=VALUE_POOLING)
     heads: dict[str, float] = option(HEADS, HEADS_WORDS, 0, example="{policy: 1.0, value: 1.0}")
     architecture: str = option("tower", "katago: as in KataGo's files, with encoder katago22", choices=ARCHITECTURES)
     trunk: tuple[str, ...] = option(
