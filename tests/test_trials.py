@@ -1,6 +1,5 @@
 """Kernels that compute wrongly by one bit, each function of each module in turn, by Numba and by Triton (interpreted
-where there is no GPU), are found before a program relies on them; self-play goes on by torch with the same games.
-Triton's compile for GPUs that are not here, to machine code that spills nothing or little."""
+where there is no GPU), are found before a program relies on them; self-play goes on by torch with the same games."""
 
 import importlib
 import inspect
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 import tiny
 import torch
-from compiling import compile_call
 from implementations import ONLY_TRITON, done
 from torch import Tensor
 
@@ -21,7 +19,6 @@ from zerogo.board import rng
 from zerogo.board.rng import Purpose
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
-from zerogo.kernels.shared import ROWS
 from zerogo.search.tree import ROOT
 from zerogo.tuning import trials
 
@@ -38,10 +35,6 @@ WRITTEN = {
 }
 MODULES = [pytest.param("cpu", name, id=f"numba-{name}") for name in kernels.NAMES["cpu"]]
 MODULES += [pytest.param("cuda", name, id=f"triton-{name}") for name in kernels.NAMES["cuda"]]
-SIZES = dict.fromkeys(kernels.NAMES["cuda"], (19,)) | dict.fromkeys(("draws", "scoring"), (9,))
-SIZES |= {"tree": (9, 25), "planes": (9, 19)}
-MOST_SPILLS = {"tree": 64, "roots": 64}  # bytes of a thread, elsewhere none
-MOST_REGISTERS = dict.fromkeys(("board", "leaf_states"), 128)  # as a game's state must stay in them
 WORDS = "game.size=4 game.move_cap=12 features.encoder=alphago48 search.leaves=2 selfplay.slots=4".split()
 
 
@@ -127,37 +120,6 @@ def test_self_play_goes_on_without_a_module(name: str, compiled: None) -> None:
         assert inspect.isfunction(kernels.cpu_loops(name)._read)
         assert trials.readings(name, list(trials.CASES[name](trials.drawn_games(9), "cpu"))) == trials.READINGS[name]
     assert self_play() == games_of_torch()
-
-
-def launch_all(name: str, size: int) -> None:
-    """Launches the kernels of a module as the trials of them do."""
-    with kernels.plain():
-        cases = list(trials.CASES[name](trials.drawn_games(size), "cuda"))
-    with kernels.only(name, "cuda"):
-        for function, arguments in cases:
-            function(*arguments)
-
-
-@pytest.mark.parametrize(("name", "size"), [(name, size) for name, sizes in SIZES.items() for size in sizes])
-def test_kernels_compile(name: str, size: int) -> None:
-    pytest.importorskip("triton")
-    for launched in compile_call(launch_all, name, size).values():
-        assert launched and all(used["spills"] <= MOST_SPILLS.get(name, 0) for used in launched.values()), launched
-        assert all(used["registers"] <= MOST_REGISTERS.get(name, 255) for used in launched.values()), launched
-        assert name != "scoring" or not any(used["shared"] for used in launched.values())
-
-
-@ONLY_TRITON
-def test_what_no_trial_launches_compiles(way: str) -> None:
-    """A batch beyond 2^31 elements, which is counted in int64, and ladders as KataGo reads them."""
-    num_games = 2**31 // 48 // 19
-    planes = torch.empty(num_games, 48, 19, dtype=torch.int32, device="meta")
-    counts = torch.empty(1, num_games, 19, 19, dtype=torch.int16, device="meta")
-    rows, to_play = torch.zeros(2, 19, dtype=torch.int32), torch.ones(2, dtype=torch.int8)
-    ladders = kernels._module("ladders", "cuda").read, *[rows] * 3, to_play, 99, torch.zeros(2, dtype=torch.int16)
-    for call in ((kernels._module("planes", "cuda").paint, ((ROWS, 48),), planes, counts, torch.bfloat16), ladders):
-        for launched in compile_call(*call).values():
-            assert launched and not any(used["spills"] for used in launched.values()), launched
 
 
 @ONLY_TRITON
