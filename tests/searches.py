@@ -1,19 +1,20 @@
 """Shared by the tests of the search: settings, rules, evaluators, random games, and what must be true of every tree."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from slow_scoring import slow_benson
 from torch import Tensor
 
-from zerogo import board, sgf
-from zerogo.board import rng
+from zerogo import board, scoring, sgf
+from zerogo.board import flood
+from zerogo.board.position import legal_rows
 from zerogo.config import SearchConfig
 from zerogo.evaluator import Evaluation
-from zerogo.game import Colour, GameState, Move, Point
+from zerogo.game import GameState
 from zerogo.rules import Rules
 from zerogo.search import Go, Search, SearchState
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Nodes, Tree
@@ -33,6 +34,8 @@ RULES = [
     Rules(size=5, komi=24.5, superko="simple"),
     Rules(size=2, komi=0.0, superko="situational"),
     Rules(size=5, komi=-3.0, superko="positional", scoring="territory"),
+    Rules(size=2, komi=1.0, superko="positional"),
+    Rules(size=2, komi=0.0, superko="positional", suicide=True),
 ]
 
 
@@ -48,84 +51,39 @@ class TableEvaluator(Table):
         return super().__call__(state, weight, key)
 
 
-def several(settings: SearchConfig, leaves: int, **changes: Any) -> SearchConfig:
-    """Returns the settings with so many leaves a step."""
-    return dataclasses.replace(settings, leaves=leaves, **changes)
-
-
-def random_games(
-    rules: Rules | list[Rules], num_games: int, plies: int, move_cap: int | None = None
-) -> tuple[board.State, Tensor]:
-    """Returns games after random legal moves (a pass where nothing else is legal, and now and then), and the moves:
-    int64 [B, plies]."""
-    state, moves = board.new_games(num_games, rules, move_cap=move_cap), []
-    for ply in range(plies):
-        weights = board.legal_actions(state).to(torch.float32)
-        weights[:, -1] = torch.where((weights[:, :-1].sum(1) > 0) & (state.passes > 0), 0.0, 0.05)
-        actions = rng.choose(rng.key(1, torch.arange(num_games), ply), weights)
-        moves.append(actions)
-        state = board.step(state, actions)
-    return state, torch.stack(moves, dim=1) if moves else torch.zeros(num_games, 0, dtype=torch.int64)
-
-
 def replayed(rules: Rules, moves: list[int]) -> list[GameState]:
     """Returns the positions of a game by the plain rules, the start first."""
     return sgf.replay(sgf.GameRecord(rules, moves))[0]
 
 
-def result_of(state: GameState) -> int:
-    """Returns 1 where Black wins a finished game, 0 for a draw, -1 where White does."""
-    rows, colours = state.stones(), () if state.rules.scoring == "area" else (1, 2)
-    safe = [(*at, colour) for colour in colours for at in slow_benson(rows, colour, state.rules.suicide)]
-    score = state.score_black([Point(*at) for *at, colour in safe if rows[at[0]][at[1]] == 3 - colour])
-    return (score > 0) - (score < 0)
-
-
-def check_nodes(search_state: SearchState, game: int, start: GameState, cap: int) -> dict[str, int]:
-    """Replays every node of a tree in the plain game; returns what was met."""
-    tree, size = search_state.tree, start.rules.size
-    games, met = {ROOT: start}, {"nodes": 0, "closed": 0, "finished": 0, "draws": 0}
+def check_nodes(search_state: SearchState, game: int, start: board.State, cap: int) -> Counter[str]:
+    """Plays to every node of a tree on the board: every legal move is open, what is open and illegal is a repetition
+    that was not tried. Returns what was met."""
+    tree, games, met = search_state.tree, {ROOT: start}, Counter()
     for node in range(ROOT, ROOT + int(tree.size[game])):
         if node > ROOT:
-            before = games[int(tree.parent[game, node])]
-            move = Move.from_action(int(tree.action[game, node]), size)
-            assert before.why_illegal(move) is None
-            games[node] = before.play(move)
-        now = games[node]
-        position = Go().unpack(tree.words[game, node].unsqueeze(0), size)
-        assert position.stones[0].tolist() == now.stones() and int(position.to_play) == now.to_play.value
-        assert (int(position.passes), int(position.ply)) == (now.passes, now.ply)
-        is_over = now.is_over or now.ply >= cap
+            before, action = games[int(tree.parent[game, node])], tree.action[game, node].reshape(1).to(torch.int64)
+            assert board.legal_actions(before)[0, action]
+            games[node] = board.step(before, action)
+        now, children, prior = games[node], tree.children[game, node], tree.prior[game, node]
+        position = Go().unpack(tree.words[game, node].unsqueeze(0), now.board_size)
+        for name in ("stones", "to_play", "passes", "ply"):
+            assert getattr(position, name).tolist() == getattr(now, name).tolist(), name
         met["nodes"] += 1
-        assert bool(tree.terminal[game, node]) == is_over
-        if is_over:
-            result = result_of(now)
-            assert float(tree.value[game, node]) == (result if now.to_play is Colour.BLACK else -result)
-            met["finished"] += 1
-            met["draws"] += result == 0
-        else:
-            met["closed"] += check_children(search_state, game, node, now)
+        assert bool(tree.terminal[game, node]) == bool(now.finished) == (int(now.passes) == 2 or int(now.ply) == cap)
+        if now.finished:
+            score = float(scoring.result_black(now)[0]) * (1 if int(now.to_play) == board.BLACK else -1)
+            assert float(tree.value[game, node]) == (score > 0) - (score < 0)
+            met.update(finished=1, draws=score == 0)
+            continue
+        legal, is_illegal = board.legal_actions(now)[0], children == ILLEGAL
+        repeats = torch.zeros_like(legal)
+        repeats[:-1] = flood.unpack_rows(legal_rows(now, now.on_board, now.suicide)).flatten() & ~legal[:-1]
+        assert not is_illegal[legal].any() and is_illegal[~legal & ~repeats].all()
+        assert is_illegal[repeats].all() if node == ROOT else (children[repeats] <= NULL_NODE).all()
+        met["closed"] += int(is_illegal[repeats].sum()) * (node > ROOT)
+        assert not prior[is_illegal].any() and (node > ROOT or abs(float(prior.sum()) - 1) < 1e-5)
     return met
-
-
-def check_children(search_state: SearchState, game: int, node: int, now: GameState) -> int:
-    """Every legal move is open, what is open and illegal is a repetition that was not tried; returns the repetitions
-    that were."""
-    tree, closed = search_state.tree, 0
-    children, prior = tree.children[game, node].tolist(), tree.prior[game, node].tolist()
-    assert node != ROOT or abs(sum(prior) - 1) < 1e-5
-    for action, child in enumerate(children):
-        reason = now.why_illegal(Move.from_action(action, now.rules.size))
-        if reason is None:
-            assert child != ILLEGAL
-        elif not reason.startswith("superko") or node == ROOT:
-            assert child == ILLEGAL, reason
-        else:
-            assert child <= NULL_NODE  # never a node
-            closed += child == ILLEGAL
-        if child == ILLEGAL:
-            assert prior[action] == 0.0
-    return closed
 
 
 def check_links(tree: Tree, game: int) -> None:

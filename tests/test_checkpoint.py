@@ -107,14 +107,6 @@ def test_numbers_of_other_classes_are_saved_as_plain_ones_and_objects_not_at_all
     assert not (tmp_path / "b.pt").exists()
 
 
-@pytest.mark.gpu
-def test_cuda_tensors_come_back_on_the_cpu(tmp_path: Path) -> None:
-    saved = made()
-    saved.weights = {name: tensor.cuda() for name, tensor in saved.weights.items()}
-    save(tmp_path / "a.pt", saved)
-    assert all(tensor.device.type == "cpu" for tensor in load(tmp_path / "a.pt").weights.values())
-
-
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
     assert "No such file" in complaint(tmp_path / "none.pt")
     assert "it is a folder" in complaint(tmp_path)

@@ -7,7 +7,7 @@ import weakref
 import pytest
 import tiny
 import torch
-from positions import play_random
+from boards import after_random_moves, of_stones
 
 from zerogo import board, scoring
 from zerogo.board import symmetry
@@ -16,7 +16,7 @@ from zerogo.config.sections import VALUE_POOLING
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator, score_of
 from zerogo.features import make_encoder
-from zerogo.network import Network, inference_copy
+from zerogo.network import Network
 from zerogo.rules import Rules
 
 ENCODER = make_encoder("zero17", komi_input=True)
@@ -53,7 +53,7 @@ def check(evaluation: Evaluation, legal: torch.Tensor) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("symmetries", ["none", "random", "all"])
 def test_only_legal_moves_have_prior(symmetries: str, dtype: torch.dtype) -> None:
-    state = play_random([Rules(5)] * 6, 14)
+    state = after_random_moves([Rules(5)] * 6, 14)
     evaluator = make_evaluator(symmetries, dtype)
     legal = board.legal_actions(state)
     evaluation = evaluator(state)
@@ -69,7 +69,7 @@ def test_only_legal_moves_have_prior(symmetries: str, dtype: torch.dtype) -> Non
 @pytest.mark.parametrize("s", range(8))
 def test_the_average_of_all_is_equivariant(s: int) -> None:
     """Turning the board turns prior and ownership and leaves the value: float32, to 1e-5."""
-    state = play_random([Rules(5)] * 5, 9)
+    state = after_random_moves([Rules(5)] * 5, 9)
     evaluator = make_evaluator("all")
     legal = board.legal_actions(state)
     straight = evaluator(state, legal)
@@ -81,7 +81,7 @@ def test_the_average_of_all_is_equivariant(s: int) -> None:
 
 
 def test_random_symmetries_depend_on_the_key_alone() -> None:
-    state = play_random([Rules(5)] * 16, 7)
+    state = after_random_moves([Rules(5)] * 16, 7)
     evaluator = make_evaluator("random")
     keys = torch.arange(16) * 10**12
     whole = evaluator(state, key=keys).prior
@@ -97,7 +97,7 @@ def test_mixed_sizes(symmetries: str, value_pooling: str) -> None:
     """Each game of a padded batch is evaluated as it is alone, whichever way its board is turned."""
     evaluator = Evaluator.from_network(make_network(value_pooling), ENCODER, symmetries=symmetries)
     rules = [Rules(6), Rules(4), Rules(3)]
-    state = play_random(rules, 3)
+    state = after_random_moves(rules, 3)
     keys = torch.tensor([3, 4, 5])
     for turn in range(4):
         mixed = evaluator(state, key=keys + turn)
@@ -124,8 +124,8 @@ def test_the_score_of_a_final_ownership_is_the_games_score() -> None:
     rules = [Rules(5, 0.5), Rules(5, 6.5, scoring="territory"), Rules(4, 2.0, suicide=True, scoring="territory")] * 8
     stones = torch.zeros(len(rules), 5, 5, dtype=torch.int8)
     stones[12:, 1, 2:4] = 1
-    start = board.from_stones(stones, torch.ones(len(rules), dtype=torch.int8), rules)
-    for state in (start, *(play_random(rules, plies, start=start) for plies in (9, 40))):
+    start = of_stones(stones, rules)
+    for state in (start, *(after_random_moves(rules, plies, start=start) for plies in (9, 40))):
         score_black, ownership_black = scoring.result_black(state)
         sign = torch.where(state.to_play == board.BLACK, 1.0, -1.0)
         assert torch.equal(score_of(ownership_black * sign.view(-1, 1, 1), state), score_black * sign)
@@ -134,18 +134,6 @@ def test_the_score_of_a_final_ownership_is_the_games_score() -> None:
 def test_unknown_symmetries() -> None:
     with pytest.raises(InputError, match="'both'"):
         make_evaluator("both")
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("symmetries", ["none", "random", "all"])
-def test_cuda_agrees(symmetries: str) -> None:
-    state, keys = play_random([Rules(5), Rules(4)] * 4, 7), torch.arange(8)
-    legal = board.legal_actions(state)
-    expected = make_evaluator(symmetries)(state, legal, keys)
-    evaluator = Evaluator(inference_copy(make_network(), "cuda", torch.float32), ENCODER, symmetries)
-    evaluation = evaluator(state.to("cuda"), legal.cuda(), keys.cuda())
-    assert torch.allclose(evaluation.prior.cpu(), expected.prior, atol=1e-3)
-    assert torch.allclose(evaluation.value.cpu(), expected.value, atol=1e-3)
 
 
 def test_an_evaluator_that_is_not_used_any_more_frees_its_network() -> None:

@@ -3,6 +3,7 @@ of many sizes and rules; what each preset shows at each index, by hand (`data/pl
 
 import itertools
 import json
+import random
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,12 +12,10 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from boards import spiral
-from diagrams import parse
+from boards import after_random_moves, crowded, of_stones, parse, spiral
 from features_slow import INPUTS, LADDERS, PLANES, Seen, slow_globals
-from implementations import HAS_CUDA, KERNELS, ONLY_TRITON, encode, read_ladders
+from implementations import HAS_CUDA, KERNELS, encode, read_ladders
 from ladder_reader import TooLong
-from positions import of_stones, play_random, stored, with_liberties
 from tables import tables
 from torch import Tensor
 
@@ -119,13 +118,6 @@ def test_all_groups_on_small_boards(by: tuple[str, ...]) -> None:
     assert run(RULES, 90, 0.05, WITHOUT_LADDERS, 1, *by) > 100
 
 
-@ONLY_TRITON
-def test_all_groups_by_triton(way: str) -> None:
-    """A ladder takes the interpreter seconds."""
-    assert run(RULES[:3], 30, 0.06, WITHOUT_LADDERS, 1, way) > 3
-    assert run(RULES[:1], 30, 0.02, sorted(LADDERS), 1, way) > 0
-
-
 @pytest.mark.parametrize("by", ["numba", pytest.param("triton", marks=pytest.mark.gpu)])
 def test_ladders_on_small_boards(by: str) -> None:
     assert run(RULES[:12], 60, 0.15, sorted(LADDERS), 2, by) > 60
@@ -143,25 +135,18 @@ TACTICS = ["liberties:64", "capture_size:64", "opponent_capture_size:64", "self_
            "connects", "scaled_weakest", "ko_takes"]  # fmt: skip
 
 
-def crowded(size: int, seed: int, empty: float) -> list[list[int]]:
-    """Returns random stones, those without liberties taken off."""
-    generator = torch.Generator().manual_seed(seed)
-    stones = torch.randint(1, 3, (size, size), generator=generator)
-    stones[torch.rand(stones.shape, generator=generator) < empty] = 0
-    return with_liberties(stones.tolist())
-
-
 @KERNELS
 def test_tactics_of_crowded_boards_and_spirals(way: str) -> None:
     """Joins and captures at once; one string that winds over the whole board, whose last liberty is where a move takes
     it, or dies."""
-    boards = [crowded(size, seed, 0.35) for seed, size in enumerate((5, 7, 9, 5, 8))]
-    boards += [parse("\n".join(spiral(9))), crowded(19, 2, 0.25)]
+    draw = random.Random(2)
+    boards = [crowded(size, draw, 0.65) for size in (5, 7, 9, 5, 8)]
+    boards += [parse(spiral(9)), crowded(19, draw, 0.75)]
     for number, rows in enumerate(boards[5 if way == "triton" and not HAS_CUDA else 0 :]):
         for to_play in (1, 2) if len(rows) < 19 else (1,):
             rules = Rules(len(rows), suicide=(number + to_play) % 2 == 0)
             seen = {0: Seen([GameState.from_stones(rows, to_play, rules)])}
-            compare(of_stones([rows], to_play, suicide=rules.suicide), seen, TACTICS, way)
+            compare(of_stones([rows], rules, to_play), seen, TACTICS, way)
 
 
 @pytest.mark.parametrize("name", list(ENCODERS))
@@ -187,11 +172,11 @@ def test_samples_give_the_planes_of_their_games() -> None:
     encoder = make_encoder(sorted({group for groups in ENCODERS.values() for group in groups}), komi_input=True)
     index, missing, found = encoder.plane_names.index("banned by ko"), 0, 0
     for superko in SUPERKO:
-        rules = [Rules(size, 3.5, superko, suicide=size % 2 == 1) for size in (2, 3, 4, 5) * 6]
-        for count in (3, 15, 30, 50):
-            state = play_random(rules, count, seed=count)
+        rules = [Rules(size, 3.5, superko, suicide=size % 2 == 1) for size in (2, 3, 4) * 16]
+        for count in (5, 11, 12, 26):
+            state = after_random_moves(rules, count, seed=count)
             state = state.select((~state.finished).nonzero().squeeze(1))
-            restored = stored(state)
+            restored = tiny.samples_of(state, 1).state()
             before, after = encoder.planes(state), encoder.planes(restored)
             missed = (before[:, index] != after[:, index]).flatten(1).any(1)
             assert not (after[:, index] > before[:, index]).any()
@@ -233,7 +218,7 @@ def test_encoders_play_and_learn(name: str | list[str], tmp_path: Path) -> None:
     assert loaded.step > 0 and encoder.plane_names == make_encoder(name, komi_input=True).plane_names
     evaluator = Evaluator.from_network(loaded.network(), encoder, symmetries="random")
     search = Search(evaluator, SearchConfig(algorithm="puct"))
-    found = search.run(play_random([Rules(3, 4.5)] * 2, 3), 8, seed=1)
+    found = search.run(after_random_moves([Rules(3, 4.5)] * 2, 3), 8, seed=1)
     assert (found.visits.sum(1) >= 8).all()
     with pytest.raises(InputError, match="features.encoder"):
         checkpoint.require_compatible(loaded, tiny.config())
@@ -241,11 +226,10 @@ def test_encoders_play_and_learn(name: str | list[str], tmp_path: Path) -> None:
 
 ALL = "all"
 TABLE = json.loads((Path(__file__).parent / "data" / "planes.json").read_text())
-DIAGRAMS = {name: "\n".join(rows) for name, rows in TABLE["diagrams"].items()}
 
 
-def state_of(diagram: str, to_play: int, moves: str = "", **rules) -> board.State:
-    state = of_stones([parse(diagram)], to_play, **rules)
+def state_of(diagram: list[str], to_play: int, moves: str = "", **rules) -> board.State:
+    state = of_stones([parse(diagram)], Rules(len(diagram), **rules), to_play)
     for vertex in moves.split():
         state = board.step(state, torch.tensor([coords.from_gtp(vertex, state.board_size)]))
     return state
@@ -261,7 +245,7 @@ def vertices(plane: Tensor) -> str:
 @pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: f"{case['about']}, {case['moves']}")
 def test_by_hand(case: dict) -> None:
     """Three kos, for one: White may not make the position of the start again at B2, only the simple ko rule lets it."""
-    state = state_of(DIAGRAMS[case["diagram"]], case["to_play"], case["moves"], **case["rules"])
+    state = state_of(TABLE["diagrams"][case["diagram"]], case["to_play"], case["moves"], **case["rules"])
     planes = make_encoder(case["encoder"], komi_input=False).planes(state)[0]
     shown = {str(index): points for index in range(*case["planes"]) if (points := vertices(planes[index]))}
     assert shown == case["points"]
@@ -269,5 +253,5 @@ def test_by_hand(case: dict) -> None:
 
 @pytest.mark.parametrize(("moves", "rules", "numbers"), TABLE["globals of katago22"])
 def test_katago_globals(moves: str, rules: dict, numbers: list[float]) -> None:
-    told = make_encoder("katago22", True).globals(state_of(DIAGRAMS["FIVE"], 1, moves, **rules))[0].tolist()
+    told = make_encoder("katago22", True).globals(state_of(TABLE["diagrams"]["FIVE"], 1, moves, **rules))[0].tolist()
     assert [round(number, 4) for number in told] == numbers

@@ -1,7 +1,7 @@
 import random
 
 import pytest
-from diagrams import parse, show
+from boards import parse, show
 from sgfmill.boards import Board as SgfmillBoard
 from tables import tables
 
@@ -25,20 +25,15 @@ def play_all(game: GameState, vertices: str) -> GameState:
     return game
 
 
-def from_diagram(diagram: str, to_play: Colour, **rules: object) -> GameState:
+def from_diagram(diagram: str | list[str], to_play: Colour, **rules: object) -> GameState:
     stones = parse(diagram)
     return GameState.from_stones(stones, to_play, Rules(size=len(stones), **rules))
-
-
-def lines(rows: str) -> str:
-    """Returns the diagram that is written with its rows side by side."""
-    return "\n".join(rows.split())
 
 
 @pytest.mark.parametrize(("rows", "player", "vertex", "reason"), REASONS.values(), ids=REASONS)
 def test_why_illegal(rows: str, player: str, vertex: str, reason: str | None) -> None:
     """How the reason begins under simple ko without suicide."""
-    game = from_diagram(lines(rows), Colour[player], superko="simple")
+    game = from_diagram(rows.split(), Colour[player], superko="simple")
     found = game.why_illegal(at(vertex, game.rules.size))
     assert (found or "") == "" if reason is None else found.startswith(reason)
 
@@ -69,7 +64,7 @@ def test_pinned_case(case: dict, superko: str) -> None:
     """Moves that are legal under every ko rule, and one more, `last`, that is legal only under some. "send two, return
     one" was tried with GNU Go; in "triple ko" the sixth move makes the start again."""
     rules = {"superko": superko, "suicide": case.get("suicide", False)}
-    game = play_all(from_diagram("\n".join(case["diagram"]), Colour(case["to_play"]), **rules), case["moves"])
+    game = play_all(from_diagram(case["diagram"], Colour(case["to_play"]), **rules), case["moves"])
     move = at(case["last"], game.rules.size)
     reason = game.why_illegal(move)
     assert (reason is None) == (superko in case["legal_under"]), reason
@@ -151,7 +146,7 @@ def test_free_and_impossible_handicap() -> None:
         with pytest.raises(InputError, match=f"handicap: {handicap} stones on {size}x{size}; "):
             GameState.new(Rules(size=size), handicap=handicap)
     game = GameState.new(Rules(size=3), handicap=[Point(0, 0), Point(1, 1)])
-    assert show(game.stones()) == lines("X.. .X. ...") and game.to_play is WHITE
+    assert show(game.stones()).split() == ["X..", ".X.", "..."] and game.to_play is WHITE
     every = [Point(row, column) for row in range(3) for column in range(3)]
     for points in (every, [Point(0, 0)], [Point(0, 0), Point(0, 0)], [Point(0, 0), Point(0, 3)]):
         with pytest.raises(InputError, match="allowed are 0 and 2 to 8"):

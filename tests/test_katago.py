@@ -54,16 +54,6 @@ def test_history_counts_as_in_katago(moves: str, told: str, passes: str) -> None
     assert numbers.nonzero().flatten().tolist() == list(map(int, passes))
 
 
-def test_komi_shifts_by_stones_played_under_territory() -> None:
-    """Two stones of Black's that stood at the start are not counted; a suicide and a pass are."""
-    stones = torch.zeros(1, 5, 5, dtype=torch.int8)
-    stones[0, 4, :2] = 1
-    state = board.from_stones(stones, torch.tensor([2], dtype=torch.int8), Rules(5, 7.0, scoring="territory"))
-    for action in (12, 13, 25, 7):
-        state = board.step(state, torch.tensor([action]))
-    assert state.to_play.tolist() == [2] and INPUTS.globals(state)[0, 5] == pytest.approx((7 + 2 - 1) / 20)
-
-
 # Files
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from diagrams import parse
+from boards import parse
 from tables import tables
 
 from zerogo import board, scoring
@@ -40,7 +40,7 @@ def position(
 ) -> LiveGame:
     """Returns a game from a position of the table. mirrored: with all colours exchanged. passed: the other side has
     just passed. moves: what has been played there."""
-    rows, colour = parse("\n".join(TABLES["positions"][name])), Colour[to_play.upper()]
+    rows, colour = parse(TABLES["positions"][name]), Colour[to_play.upper()]
     if mirrored:
         rows = [[(0, 2, 1)[stone] for stone in row] for row in rows]
         colour, rules = colour.other, {**rules, "komi": -float(rules.get("komi", 0.5))}

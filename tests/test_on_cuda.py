@@ -21,7 +21,8 @@ from unittest.mock import Mock
 import pytest
 import tiny
 import torch
-from searches import GUMBEL, PUCT, TableEvaluator, random_games
+from boards import after_random_moves
+from searches import GUMBEL, PUCT, TableEvaluator
 
 from zerogo import board, checkpoint, kernels, tuning
 from zerogo.arena import MatchSettings, play_match
@@ -158,6 +159,7 @@ def test_the_games_are_the_cpus(words: list[str], request: pytest.FixtureRequest
 
 def network_evaluator(encoder: Encoder, device: str | torch.device, symmetries: str = "random") -> Evaluator:
     settings = NetworkConfig(blocks=2, channels=8, pooling_channels=8, head_channels=8)
+    torch.manual_seed(1)
     network = Network(settings, encoder.num_planes, encoder.num_globals, 4)
     return Evaluator.from_network(network, encoder, device=device, symmetries=symmetries)
 
@@ -222,7 +224,7 @@ def test_a_match_keeps_its_graphs_from_move_to_move(monkeypatch) -> None:
 
 @on_cuda
 @pytest.mark.parametrize("sizes", ["[]", "[[3, 1, 4.5], [2, 1, 0.5]]"])
-def test_a_training_step_waits_for_nothing(sizes: str) -> None:
+def test_a_training_step_waits_for_nothing(sizes: str, tmp_path: Path) -> None:
     """Taking the samples from a ring on the GPU, turning them, the losses of all heads and at every eighth step their
     metrics, clipping, the optimiser, averages of weights and of statistics; and takes few launches."""
     settings, encoder = tiny.config("replay.reuse=1000", f"game.sizes={sizes}"), make_encoder("zero17", True)
@@ -241,6 +243,9 @@ def test_a_training_step_waits_for_nothing(sizes: str) -> None:
     with no_waiting():
         trainer.refresh_statistics([ring.sample_batch(16)])
         trainer.measure(ring.sample_batch(16))
+    weights, config = trainer.network.state_dict(), dataclasses.replace(settings, network=shape)
+    checkpoint.save(tmp_path / "a.pt", checkpoint.Checkpoint(config, 1, weights, weights))
+    assert all(part.device.type == "cpu" for part in checkpoint.load(tmp_path / "a.pt").weights.values())
 
 
 # Whole programs
@@ -322,8 +327,8 @@ BY_KERNELS = nullcontext if pretend_cuda is None else kernels.plain
 
 
 def games(rules: Rules | list[Rules], num_games: int = 6) -> board.State:
-    rules = [rules[i % len(rules)] for i in range(num_games)] if isinstance(rules, list) else rules
-    return random_games(rules, num_games, 6, move_cap=40)[0]
+    kinds = rules if isinstance(rules, list) else [rules]
+    return after_random_moves([kinds[i % len(kinds)] for i in range(num_games)], 6, move_cap=40)
 
 
 @on_cuda
@@ -369,14 +374,20 @@ def test_games_that_stay_keep_their_trees_without_waiting() -> None:
 @on_cuda
 @pytest.mark.parametrize("groups", ON_THE_DEVICE, ids=lambda groups: groups if isinstance(groups, str) else groups[1])
 def test_evaluations_wait_for_nothing(groups: str | list[str]) -> None:
-    encoder, state = make_encoder(groups, True), games(RULES).to(CUDA)
+    """And say what they say on the CPU."""
+    encoder, expected_state = make_encoder(groups, True), games(RULES)
+    state, keys = expected_state.to(CUDA), torch.arange(6)
+    legal, on_device = board.legal_actions(expected_state), keys.to(CUDA)
     with BY_KERNELS():
         for symmetries in SYMMETRIES:
-            evaluator = network_evaluator(encoder, CUDA, symmetries)
-            legal = board.legal_actions(state)
-            evaluator(state, legal=legal)
+            evaluator, expected = (network_evaluator(encoder, device, symmetries) for device in (CUDA, "cpu"))
+            legal_there = board.legal_actions(state)
+            evaluator(state, legal_there, on_device)
             with no_waiting():
-                evaluator(state, legal=legal)
+                found = evaluator(state, legal_there, on_device)
+            wanted = expected(expected_state, legal, keys)
+            assert torch.allclose(found.prior.cpu(), wanted.prior, atol=1e-3)
+            assert torch.allclose(found.value.cpu(), wanted.value, atol=1e-3)
 
 
 @on_cuda

@@ -1,13 +1,11 @@
-"""Eyes on diagrams, the random player, playouts seen from both sides, and players by their names."""
+"""The random player, playouts seen from both sides, and players by their names."""
 
 import random
-from collections.abc import Callable
 
-import diagrams
 import pytest
 import tiny
 import torch
-from implementations import NUMBA
+from boards import of_stones, parse
 from slow_scoring import slow_eye
 from tables import tables
 from torch import Tensor
@@ -17,35 +15,14 @@ from zerogo.board import flood, rng
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move, Point
-from zerogo.players import Player, playout
+from zerogo.players import playout
 from zerogo.players.analyst import SearchPlayer, make_player
 from zerogo.players.playout import PlayoutEvaluator, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.selfplay.opening import RandomPlayer, draw_point
 
-BLACK_OWNS_ALL = "\n".join([".X.X.", *["XXXXX"] * 3, ".X.X."])
-
-
-def stones_of(text: str) -> torch.Tensor:
-    return torch.tensor([diagrams.parse(text)], dtype=torch.int8)
-
-
-def many(text: str, to_play: int, count: int, komi: float = 0.5) -> board.State:
-    stones = stones_of(text).expand(count, -1, -1).contiguous()
-    return board.from_stones(stones, torch.full((count,), to_play, dtype=torch.int8), Rules(stones.shape[-1], komi))
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 9])
-def test_eyes_agree_with_the_definition_on_random_boards(size: int) -> None:
-    generator = torch.Generator().manual_seed(size)
-    stones = (torch.rand(60, size, size, generator=generator) < 0.85).to(torch.int8)
-    stones[torch.rand(stones.shape, generator=generator) < 0.1] = 2
-    state = board.from_stones(stones, torch.ones(60, dtype=torch.int8), Rules(size))
-    found = flood.unpack_rows(flood.eyes(state.black, state.on_board) & ~state.white)
-    for eyes_of_game, rows in zip(found.tolist(), stones.tolist(), strict=True):
-        expected = [[slow_eye(rows, 1, r, c) for c in range(size)] for r in range(size)]
-        assert eyes_of_game == expected, diagrams.show(rows)
+BLACKS = parse([".X.X.", *["XXXXX"] * 3, ".X.X."])  # the whole board is Black's
 
 
 def test_points_are_drawn_evenly_and_pass_where_there_is_none() -> None:
@@ -73,13 +50,12 @@ def test_the_random_player_is_legal_and_never_fills_its_own_eye() -> None:
 
 @pytest.mark.parametrize(("to_play", "value"), [(1, 1.0), (2, -1.0)])
 def test_playouts_of_a_won_board_are_won_by_its_owner_whoever_moves(to_play: int, value: float) -> None:
-    found = PlayoutEvaluator()(many(BLACK_OWNS_ALL, to_play, 8, komi=20.5))
-    assert found.value.tolist() == [value] * 8
-    whites = BLACK_OWNS_ALL.replace("X", "O")
-    assert PlayoutEvaluator()(many(whites, to_play, 8, komi=-20.5)).value.tolist() == [-value] * 8
-    stones = stones_of(BLACK_OWNS_ALL).expand(3, -1, -1).contiguous()
-    state = board.from_stones(stones, torch.ones(3, dtype=torch.int8), [Rules(5, komi) for komi in (24.5, 25.0, 25.5)])
-    assert PlayoutEvaluator()(state).value.tolist() == [1.0, 0.0, -1.0]
+    komis = [24.5, 25.0, 25.5]
+    values = PlayoutEvaluator()(of_stones([BLACKS] * 3, [Rules(5, komi) for komi in komis], to_play)).value
+    assert values.tolist() == [value, 0.0, -value]
+    whites = [[2 * colour for colour in row] for row in BLACKS]
+    values = PlayoutEvaluator()(of_stones([whites] * 3, [Rules(5, -komi) for komi in komis], to_play)).value
+    assert values.tolist() == [-value, 0.0, value]
 
 
 def score_of_playout(state: GameState, key: Tensor) -> float:
@@ -101,40 +77,23 @@ def score_of_playout(state: GameState, key: Tensor) -> float:
     return state.area_score_black()
 
 
-@pytest.mark.parametrize("way", [NUMBA, "plain"])
 @pytest.mark.parametrize("size, plies", [(5, 0), (5, 12), (5, 30), (7, 20), (3, 4)])
-def test_playouts_are_those_of_the_plain_rules(size: int, plies: int, way: str, use: Callable[[str], None]) -> None:
-    use(way)
+def test_playouts_are_those_of_the_plain_rules(size: int, plies: int) -> None:
+    """By the kernels, which `test_trials` holds against torch."""
     chance, keys = random.Random(plies), rng.key(size, torch.arange(20))
     rules = Rules(size, komi=0.0, superko="simple")
     state = GameState.new(rules)
     for _ in range(plies):
         state = state.play(chance.choice(state.legal_moves()[:-1] or [Move.pass_turn()]))
     state = GameState.from_stones(state.stones(), state.to_play, rules)
-    stones, to_play = torch.tensor([state.stones()], dtype=torch.int8), torch.tensor([state.to_play.value])
-    ends, _ = playout._play_games(board.from_stones(stones, to_play.to(torch.int8), rules), keys.unsqueeze(0))
+    ends, _ = playout._play_games(of_stones([state.stones()], rules, state.to_play.value), keys.unsqueeze(0))
     assert ends[0].sum((1, 2)).tolist() == [score_of_playout(state, key) for key in keys]
 
 
-def made(spec: str) -> Player:
-    return make_player(spec, EvaluationConfig(), torch.device("cpu"), torch.float32)
-
-
 def test_players_by_name() -> None:
-    assert [made(spec).name for spec in ("random", "mcts:30")] == ["random", "mcts:30"]
+    made = [make_player(spec, EvaluationConfig(), tiny.CPU, torch.float32) for spec in ("random", "mcts:30")]
+    assert [player.name for player in made] == ["random", "mcts:30"]
     assert playouts_of("mcts:00100000") == 100_000 and playouts_of("mcts-runs/5x5") is None
-
-
-UNKNOWN = dict.fromkeys(("randm", "mcts", "mcts:", "mcts:0", "mcts:x"), "allowed are random, mcts:N")
-UNKNOWN |= dict.fromkeys(("mcts:100001", f"mcts:{'9' * 5000}"), "too many playouts a move; allowed are mcts:1 to ")
-UNKNOWN["no/such.pt"] = "no/such.pt does not exist, nor does its folder"
-UNKNOWN[__file__] = "is not a zerogo checkpoint"
-
-
-@pytest.mark.parametrize(("spec", "sentence"), UNKNOWN.items())
-def test_unknown_players_are_refused_with_what_is_allowed(spec: str, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        made(spec)
 
 
 def test_a_network_of_another_board_size_is_refused() -> None:

@@ -1,13 +1,13 @@
-"""Scoring against slow plain-Python counterparts, sgfmill, and a search in which one side plays alone."""
+"""Scoring against slow plain-Python counterparts."""
 
 import dataclasses
 import random
 
 import pytest
 import torch
-from implementations import HAS_CUDA, NUMBA, TRITON, done
-from sgfmill.boards import Board
-from slow_scoring import parts, slow_area, slow_benson
+from boards import crowded, of_stones, parse
+from implementations import HAS_CUDA, NUMBA, TRITON, doing, done
+from slow_scoring import slow_area, slow_benson
 
 from zerogo import board, scoring
 from zerogo.board import flood
@@ -16,19 +16,8 @@ from zerogo.search import Go
 
 
 def stones_of(*diagrams: str) -> torch.Tensor:
-    """int8 [B, N, N] from diagrams of `.XO`, rows separated by blanks."""
-    return torch.tensor([[[".XO".index(c) for c in row] for row in d.split()] for d in diagrams], dtype=torch.int8)
-
-
-def random_legal(size: int, rng: random.Random, fill: float) -> list[list[int]]:
-    """A random colouring in which strings without liberties are taken off."""
-    grid = [[rng.choice((1, 2)) if rng.random() < fill else 0 for _ in range(size)] for _ in range(size)]
-    for colour in (1, 2):
-        for points, around in parts(grid, lambda c, colour=colour: c == colour):
-            if not any(grid[r][c] == 0 for r, c in around):
-                for r, c in points:
-                    grid[r][c] = 0
-    return grid
+    """Returns int8 [B, N, N] from diagrams with rows separated by blanks."""
+    return torch.tensor([parse(diagram.split()) for diagram in diagrams], dtype=torch.int8)
 
 
 def padded(grids: list[list[list[int]]], side: int) -> torch.Tensor:
@@ -43,68 +32,55 @@ def as_set(mask: torch.Tensor) -> set:
     return {tuple(p) for p in mask.nonzero().tolist()}
 
 
-def as_state(stones: torch.Tensor, rules: Rules | list[Rules]) -> board.State:
-    """Returns positions with Black to move."""
-    return board.from_stones(stones, torch.ones(len(stones), dtype=torch.int8), rules)
-
-
-WAYS = pytest.mark.parametrize("way", [NUMBA, "plain", "blind"])
 POSITIONS = [(2, 200), (3, 400), (4, 400), (5, 400), (7, 200), (9, 150), (13, 30), (19, 12)]
 
 
 @pytest.mark.parametrize(("size", "number"), POSITIONS)
-def test_area_agrees_with_plain_python_and_sgfmill(size, number):
+def test_area_agrees_with_plain_python(size, number):
     rng = random.Random(size)
-    grids = [random_legal(size, rng, rng.uniform(0.05, 0.95)) for _ in range(number)]
+    grids = [crowded(size, rng, rng.uniform(0.05, 0.95)) for _ in range(number)]
     stones = torch.tensor(grids, dtype=torch.int8)
     ownership = scoring.area_ownership_black(stones)
     assert ownership.dtype == torch.int8
     for i, grid in enumerate(grids):
         owned = slow_area(grid)
         assert as_set(ownership[i] == 1) == owned[1] and as_set(ownership[i] == -1) == owned[2]
-        plain = Board(size)
-        black, white = [[(r, c) for r in range(size) for c in range(size) if grid[r][c] == k] for k in (1, 2)]
-        plain.apply_setup(black, white, [])
-        assert ownership[i].sum() == plain.area_score()
 
 
-@WAYS
 @pytest.mark.parametrize("suicide", [False, True])
 @pytest.mark.parametrize(("size", "number"), POSITIONS)
-def test_pass_alive_agrees_with_plain_python(size, number, suicide, way, use):
-    use(way)
+def test_pass_alive_agrees_with_plain_python(size, number, suicide):
     rng = random.Random(100 + size)
-    grids = [random_legal(size, rng, rng.uniform(0.4, 0.95)) for _ in range(number)]
-    grids += [[[c and rng.choice((c, 1)) for c in row] for row in random_legal(size, rng, 0.85)] for _ in range(number)]
-    stones = torch.tensor(grids, dtype=torch.int8)
-    flags = torch.full((len(grids),), suicide)
-    black, white = scoring.pass_alive(stones, suicide=flags)
-    rows = scoring.pass_alive_rows(*scoring._rows_of(stones, None), suicide=flags)
-    assert torch.equal(flood.unpack_rows(rows[0]), black) and torch.equal(flood.unpack_rows(rows[1]), white)  # no looks
-    settled = (black | white).flatten(1).all(1)
-    assert torch.equal(scoring.all_pass_alive(as_state(stones, Rules(size, suicide=suicide))), settled)
-    found = 0
-    for i, grid in enumerate(grids):
-        assert as_set(black[i]) == slow_benson(grid, 1, suicide), grid
-        assert as_set(white[i]) == slow_benson(grid, 2, suicide), grid
-        found += bool(black[i].any() | white[i].any())
-    assert (found > 0 or size < 3) and (settled.any() or size != 3) and not settled.all()
-    assert not (black & white).any()
+    grids = [crowded(size, rng, rng.uniform(0.4, 0.95)) for _ in range(number)]
+    grids += [[[c and rng.choice((c, 1)) for c in row] for row in crowded(size, rng, 0.85)] for _ in range(number)]
+    stones, flags = torch.tensor(grids, dtype=torch.int8), torch.full((len(grids),), suicide)
+    expected = [[slow_benson(grid, colour, suicide) for grid in grids] for colour in (1, 2)]
+    for way in ("numba", "plain", "blind"):
+        with doing(way):
+            alive = scoring.pass_alive(stones, suicide=flags)
+            rows = scoring.pass_alive_rows(*scoring._rows_of(stones, None), suicide=flags)
+            all_alive = scoring.all_pass_alive(of_stones(stones, Rules(size, suicide=suicide)))
+        for found, found_rows, points in zip(alive, rows, expected, strict=True):
+            assert torch.equal(flood.unpack_rows(found_rows), found)  # no looks
+            assert list(map(as_set, found)) == points
+        settled = (alive[0] | alive[1]).flatten(1).all(1)
+        assert torch.equal(all_alive, settled) and (settled.any() or size != 3) and not settled.all()
+    assert any(map(any, expected)) or size < 3
 
 
 def test_results_count_the_board_as_it_stands_but_where_the_game_was_ended_early():
     """A white stone that could not live stands in Black's area; under area rules it counts unless all was settled."""
     stones = stones_of(".XO.X XXXXX OOOOO .O..O OOOO.", "...X. XXXXX OOOOO .OX.O OOO..")
     assert scoring.area_ownership_black(stones)[0, 0].tolist() == [1, 1, -1, 0, 1]
-    of_both = scoring.final_ownership_black(as_state(stones, Rules(size=5)))
+    of_both = scoring.final_ownership_black(of_stones(stones, Rules(size=5)))
     assert (of_both[:, :2] == 1).all() and (of_both[:, 2:] == -1).all(), "Black's dead stone is White's point as well"
-    state = as_state(stones[:1].repeat(2, 1, 1), Rules(size=5, komi=0.5))
+    state = of_stones(stones[:1].repeat(2, 1, 1), Rules(size=5, komi=0.5))
     score, owners = scoring.result_black(state, torch.tensor([False, True]))
     assert score.tolist() == [8 - 16 - 0.5, 10 - 15 - 0.5]
     assert owners[:, 0].tolist() == [[1, 1, -1, 0, 1], [1] * 5] and (owners[:, 1:] == owners[:1, 1:]).all()
     assert scoring.result_black(state)[0].tolist() == [score[0], score[0]]
     rules = Rules(size=5, komi=0.5, scoring="territory")
-    state = as_state(stones_of(".XO.X XXXXX OOOOO .O..O OOOO."), rules)
+    state = of_stones(stones_of(".XO.X XXXXX OOOOO .O..O OOOO."), rules)
     state = dataclasses.replace(state, captures=torch.tensor([[2, 1]], dtype=torch.int32))
     score, owners = scoring.result_black(state)
     assert torch.equal(score, scoring.final_score_black(state)) and score.tolist() == [3 + 1 + 2 - 4 - 1 - 0.5]
@@ -140,24 +116,18 @@ def scored(state: board.State) -> list[torch.Tensor]:
 def test_games_of_mixed_sizes_are_scored_as_if_alone(way):
     """Suicide allowed or not, some boards full of eyes; alone they are scored by the usual kernels."""
     rng, many = random.Random(3), way != "triton" or HAS_CUDA
-    grids = [random_legal(n, rng, rng.uniform(0.5, 0.95)) for n in ([1, 2, 3, 4, 5, 6, 7] * 24 if many else [4, 6])]
+    grids = [crowded(n, rng, rng.uniform(0.5, 0.95)) for n in ([1, 2, 3, 4, 5, 6, 7] * 24 if many else [4, 6])]
     grids = [[[c and rng.choice((c, c, 1)) for c in row] for row in grid] for grid in grids] + ODD
     rules = [Rules(size=len(grid), komi=0.5, suicide=bool(i % 3 == 0)) for i, grid in enumerate(grids)]
-    together = done(way, scored, as_state(padded(grids, 7), rules), names=("scoring",))
+    together = done(way, scored, of_stones(padded(grids, 7), rules), names=("scoring",))
     assert together[0].any() and not together[0].all() and all((rows != 0).any() for rows in together[3:])
     for i, grid in enumerate(grids):
-        alone = scored(as_state(torch.tensor([grid], dtype=torch.int8), rules[i]))
+        alone = scored(of_stones([grid], rules[i]))
         for one, whole in zip(alone, together, strict=True):
             assert torch.equal(one[0], whole[i][(slice(len(grid)),) * whole[i].ndim])
             assert one[0].count_nonzero() == whole[i].count_nonzero(), "something lies beyond the board"
 
 
-def test_empty_boards_belong_to_nobody():
-    stones = torch.zeros((2, 5, 5), dtype=torch.int8)
-    assert not scoring.area_ownership_black(stones).any()
-    assert not scoring.pass_alive(stones)[0].any()
-    assert not scoring.all_pass_alive(as_state(stones, Rules(size=5))).any()
-    assert not scoring.all_pass_alive(as_state(stones[:, :1, :1], Rules(size=1))).any()
-    stones = torch.zeros(4, 5, 5, dtype=torch.int8)
+def test_suicide_is_allowed_in_each_game_or_in_all():
     with pytest.raises(ValueError, match=r"suicide is \[1\]; it must be one bool, or bool \[4\]"):
-        scoring.pass_alive(stones, suicide=torch.tensor([True]))
+        scoring.pass_alive(torch.zeros(4, 5, 5, dtype=torch.int8), suicide=torch.tensor([True]))

@@ -2,81 +2,59 @@
 its ends. Kernels are held against torch in `test_search_kernels`; `test_on_cuda` sees that no host waits."""
 
 import dataclasses
+import gc
+import weakref
+from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import searches
 import torch
-from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums, random_games, several
+from boards import after_random_moves
+from implementations import doing
+from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums
 from torch import Tensor
 
-from zerogo import board, kernels
+from zerogo import board
 from zerogo.board import rng
 from zerogo.config import SearchConfig
 from zerogo.evaluator import Evaluation
-from zerogo.game import Colour
+from zerogo.kernels import graph
 from zerogo.rules import Rules
-from zerogo.search import Search, sample_moves
-from zerogo.search.tree import NULL_NODE, ROOT
+from zerogo.search import Search, SearchState, sample_moves
+from zerogo.search.tree import ROOT
+from zerogo.system import runtime
 
 
 @BOTH
-@pytest.mark.parametrize(("leaves", "passing"), [(1, 1), (8, 8)])
-def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, passing: int) -> None:
+@pytest.mark.parametrize(("leaves", "passing", "way"), [(1, 1, "numba"), (8, 8, "numba"), (1, 8, "plain")])
+def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, passing: int, way: str) -> None:
     """Trees of played games, kept from move to move, on small boards where positions repeat, under all rules, with and
     without a cap."""
-    tiny = [Rules(size=2, komi=1.0, superko="positional"), Rules(size=2, komi=0.0, superko="positional", suicide=True)]
-    total = {"nodes": 0, "closed": 0, "finished": 0, "draws": 0}
-    for rule, cap in zip([*RULES, *tiny], [60, 14, 40, 16, 40, 12, 60, 60], strict=True):
-        made, games = Search(TableEvaluator(passing), several(settings, leaves, c_puct=3.0)), torch.arange(2)
-        state, past = random_games(rule, 2, 5, move_cap=cap)
+    rules, caps = [*RULES, *RULES[-2:] * 4], [60, 14, 40, 16, 40, 12, *[60] * 10]
+    state, games, met = after_random_moves(rules, 5, move_cap=caps), torch.arange(16), Counter()
+    made = Search(TableEvaluator(passing), dataclasses.replace(settings, leaves=leaves, c_puct=3.0))
+    with doing(way):
         result = made.run(state, 60, seed=3, explore=True)
         for turn in range(2):
-            past = torch.cat([past, result.action.unsqueeze(1)], dim=1)
             state = board.step(state, result.action)
             made.advance(result.search_state, games, result.action, state)
             result = made.run(state, 60, seed=4 + turn, search_state=result.search_state, explore=True)
-        for game in range(2):
-            if not bool(state.finished[game]):
-                *_, played = searches.replayed(rule, past[game].tolist())
-                met = searches.check_nodes(result.search_state, game, played, cap)
-                total = {name: total[name] + number for name, number in met.items()}
-    assert total["nodes"] > 600 and total["closed"] > 8 and total["finished"] > 30 and total["draws"] > 3, total
+    for game in (~state.finished).nonzero().flatten().tolist():
+        met += searches.check_nodes(result.search_state, game, state.select(torch.tensor([game])), caps[game])
+    assert met["nodes"] > 400 and met["closed"] > 4 and met["finished"] > 20 and met["draws"] > 3, met
 
 
-@BOTH
-@pytest.mark.parametrize("way", ["kernels", "torch"])
-def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig, way: str) -> None:
-    """One ply before the cap every child is final: its value is the result (draws too), and the best has it."""
-    rule = Rules(size=3, komi=0.0)
-    state, past = random_games(rule, 20, 7, move_cap=8)
-    going = (~state.finished).nonzero().squeeze(1)[:8]
-    state, past = state.select(going), past[going]
-
-    with kernels.plain() if way == "torch" else nullcontext():
-        found = Search(TableEvaluator(), dataclasses.replace(settings, max_considered=10)).run(state, 60)
-    seen = set()
-    for game in range(state.num_games):
-        *_, plain = searches.replayed(rule, past[game].tolist())
-        sign = 1 if plain.to_play is Colour.BLACK else -1
-        scores = {move.action(3): sign * plain.play(move).score_black() for move in plain.legal_moves()}
-        results = {action: (score > 0) - (score < 0) for action, score in scores.items()}
-        tree = found.search_state.tree
-        for action, child in enumerate(tree.children[game, ROOT].tolist()):
-            if child > NULL_NODE:
-                assert float(tree.value[game, child]) == -results[action]
-                seen.add(results[action])
-        assert results[int(found.action[game])] == max(results.values())
-    assert seen == {-1, 0, 1}
-
-
-def test_leaves_are_shown_as_played_games_would_be() -> None:
+@pytest.mark.parametrize("way", ["numba", "plain"])
+def test_leaves_are_shown_as_played_games_would_be(way: str, use: Callable[[str], None]) -> None:
     """A leaf's stones, recent positions, moves, ko, counters and rules equal those of a game that was really played to
     it."""
+    use(way)
     rules = [Rules(size=4, komi=float(k), superko="positional") for k in range(6)]
-    state, shown = random_games(rules, 6, 5)[0], []
+    state, shown = after_random_moves(rules, 5), []
     played = {(game, ROOT): state.select(torch.tensor([game])) for game in range(6)}
 
     class Watching(TableEvaluator):
@@ -115,7 +93,7 @@ def test_bare_roots_come_in_few_batch_sizes(settings: SearchConfig, use: Callabl
         return table(states, **named)
 
     use("blind")
-    state, _ = random_games(Rules(5, 6.5), 12, 6)
+    state = after_random_moves([Rules(5, 6.5)] * 12, 6)
     made = Search(table, settings, root_evaluator=evaluate)
     search_state = made.init(state, 8)
     for number in (12, 3, 6, 1, 11):
@@ -142,8 +120,8 @@ BUDGETS = [0, 1, 5, 24, 17, 39, 40, 30]
 @ALL
 @pytest.mark.parametrize("number", [3, 16, 100])
 def test_budgets_are_exact_and_sums_add_up(settings: SearchConfig, number: int) -> None:
-    state, _ = random_games(Rules(size=4, komi=0.5, superko="positional"), 8, 6, move_cap=14)
-    made = Search(TableEvaluator(passing=3), several(settings, number))
+    state = after_random_moves([Rules(size=4, komi=0.5, superko="positional")] * 8, 6, move_cap=14)
+    made = Search(TableEvaluator(passing=3), dataclasses.replace(settings, leaves=number))
     found = made.run(state, torch.tensor(BUDGETS), explore=True)
     budgets = torch.where(state.finished, 0, torch.tensor(BUDGETS))
     assert torch.equal(found.visits.sum(1), budgets) and torch.equal(found.search_state.done, budgets)
@@ -158,3 +136,143 @@ def test_budgets_are_exact_and_sums_add_up(settings: SearchConfig, number: int) 
     for wrong in (torch.tensor(BUDGETS[1:]), torch.tensor([], dtype=torch.int64), torch.tensor(3)):
         with pytest.raises(ValueError, match=r"budgets of shape \[\d*\] for 8 games"):
             made.run(state, wrong)
+
+
+# The step as a CUDA graph: what it is captured for, when anew, and that it finds what the steps themselves find
+
+
+@pytest.fixture
+def captured(monkeypatch: pytest.MonkeyPatch, use: Callable[[str], None]) -> list[Callable[[], None]]:
+    """Lets steps be "captured" on the CPU, where the replay makes the step itself, on the graph's own states; returns
+    all that were."""
+    found: list[Callable[[], None]] = []
+
+    def record(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+        found.append(step)
+        return step
+
+    use("blind")
+    monkeypatch.setattr(graph, "capture_cuda_graph", record)
+    monkeypatch.setattr(graph, "may_capture", lambda search, search_state: search.settings.cuda_graph)
+    monkeypatch.setattr(graph, "PAYS", 1)
+    return found
+
+
+def start() -> board.State:
+    return after_random_moves([Rules(size=4, komi=0.5)] * 3, 4)
+
+
+def begun(made: Search, state: board.State, budget: int = 20) -> SearchState:
+    search_state = made.init(state, budget)
+    made.begin(search_state, torch.arange(3), budget, seed=1)
+    return search_state
+
+
+def test_is_captured_anew_where_it_must_be(captured: list) -> None:
+    state = start()
+    made = Search(TableEvaluator(), PUCT)
+    search_state = begun(made, state)
+    steps = graph.WARM_UP + 1
+
+    def goes_on(number: int) -> int:
+        for _ in range(number):
+            made.simulate(search_state)
+        return len(captured)
+
+    assert goes_on(graph.WARM_UP) == 0 and goes_on(3) == 1
+    search_state.states = state.map(torch.clone)
+    assert goes_on(1) == 1
+    search_state.states = dataclasses.replace(state, seen=torch.nn.functional.pad(state.seen, (0, 8)))
+    assert goes_on(steps) == 2
+    made.evaluator = TableEvaluator(passing=2)
+    assert goes_on(graph.WARM_UP) == 2 and goes_on(1) == 3
+    made.settings = dataclasses.replace(PUCT, c_puct=2.0)
+    assert goes_on(steps) == 4
+    rules = dataclasses.replace(state.rules, any_suicide=True)
+    search_state.states = dataclasses.replace(search_state.states, rules=rules)
+    assert goes_on(steps) == 5
+    assert search_state.done.tolist() == [20] * 3
+
+
+def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short search is not worth it; a long one is, and so are many short ones in the same trees, and steps whose end
+    is not known."""
+    monkeypatch.setattr(graph, "PAYS", 12)
+    state = start()
+    made = Search(TableEvaluator(), dataclasses.replace(PUCT, keep_tree=False))
+    made.run(state, 12 + graph.WARM_UP - 2)
+    assert not captured
+    made.run(state, 12 + graph.WARM_UP - 1)
+    assert len(captured) == 1
+    search_state = made.init(state, 5)
+    for turn, number in enumerate((1, 1, 1, 2)):
+        made.reset_trees(search_state, torch.arange(3), state)
+        made.run(state, 5, seed=turn, tree=search_state)
+        assert len(captured) == number
+    search_state = begun(made, state)
+    for _ in range(graph.WARM_UP + 1):
+        made.simulate(search_state)
+    assert len(captured) == 3
+
+
+def test_root_states_are_copied_into_all_slots(captured: list) -> None:
+    state = after_random_moves([Rules(4, superko="positional"), Rules(3, superko="situational"), Rules(4)], 4)
+    made = Search(TableEvaluator(), dataclasses.replace(PUCT, leaves=3))
+    search_state = begun(made, state)
+    for _ in range(graph.WARM_UP):
+        made.simulate(search_state)
+    after = board.step(state, torch.full((3,), 16))
+    as_before = dataclasses.replace(after, seen=after.seen[:, : state.seen.shape[1]], links=state.links + 1)
+    made.reset_trees(search_state, torch.arange(3), as_before)
+    made.begin(search_state, torch.arange(3), 9, seed=2)
+    made.simulate(search_state)
+    wanted = search_state.graph.states.select(torch.arange(3).repeat(3))
+    assert search_state.graph.states.ply.tolist() == after.ply.tolist()
+    for one, other in zip(search_state.graph.repeated_states.tensors(), wanted.tensors(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_broken_capture_leaves_the_stream_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the end of a capture fails, torch does not leave its stream: the one of before is entered around it."""
+    cuda, device = MagicMock(), torch.device("cuda:1")
+    for context in (cuda.device, cuda.stream):
+        context.return_value.__exit__.return_value = False
+    cuda.graph.return_value.__exit__.side_effect = RuntimeError("capture was invalidated")
+    monkeypatch.setattr(runtime, "torch", SimpleNamespace(cuda=cuda))
+    runtime._capture_stream.cache_clear()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="invalidated"):
+            runtime.capture_cuda_graph(lambda: None, device)
+    runtime._capture_stream.cache_clear()
+    cuda.stream.assert_called_with(cuda.current_stream.return_value)
+    assert cuda.stream.return_value.__exit__.call_count == 2
+    cuda.Stream.assert_called_once_with(device)
+    assert cuda.graph.call_args.kwargs["stream"] is cuda.Stream.return_value
+
+
+def test_a_step_that_cannot_be_captured_is_made_all_the_same(captured: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    state = start()
+    expected = Search(TableEvaluator(), PUCT).run(state, 8, seed=1)
+    monkeypatch.setattr(graph, "capture_cuda_graph", fails)
+    with pytest.warns(UserWarning, match="without a CUDA graph.*not permitted"):
+        found = Search(TableEvaluator(), PUCT).run(state, 8, seed=1)
+    assert torch.equal(expected.visits, found.visits) and found.visits.sum(1).tolist() == [8] * 3
+
+
+def test_a_search_state_is_freed_with_its_graph(captured: list) -> None:
+    """Trees are large: nothing may keep one until Python looks for circles."""
+    state = start()
+    gc.disable()
+    try:
+        search_state = Search(TableEvaluator(), PUCT).run(state, 8, seed=1).tree
+        assert search_state.graph.play is not None
+        gone = weakref.ref(search_state.tree.prior)
+        captured.clear()
+        search_state.graph.play = None  # on CUDA it holds no search state
+        del search_state
+        assert gone() is None
+    finally:
+        gc.enable()

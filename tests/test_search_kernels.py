@@ -10,17 +10,17 @@ import pytest
 import searches
 import torch
 import toys
+from boards import after_random_moves, of_stones
 from implementations import CPU, HAS_CUDA, KERNELS, NUMBA, TRITON, device_of, doing, module
-from searches import PUCT, SETTINGS, TableEvaluator, random_games, same_searches, searched, several
+from searches import PUCT, SETTINGS, TableEvaluator, same_searches, searched
 from torch import Tensor
 
 from zerogo import board, kernels
 from zerogo.config import SearchConfig
-from zerogo.kernels.shared import UNVISITED
+from zerogo.evaluator import Evaluation
 from zerogo.rules import Rules
 from zerogo.search import Search, SearchState
-from zerogo.search.selection import select
-from zerogo.search.tree import ILLEGAL, ROOT, Tree, keep_subtree_
+from zerogo.search.tree import NULL_NODE, ROOT, keep_subtree_
 
 REPEATING = toys.random_tree(8).with_repeating(0.4, seed=2)
 FIRST, SECOND, LAST = map(toys.tic_tac_toe, ("X.......O", "XX.OX...O", "X...O...."))
@@ -46,7 +46,7 @@ def cases(triton: list[tuple[str, int]], by_numba: tuple[int, ...] = (1, 4, 11))
     params = [
         pytest.param(
             *way.values,
-            several(SETTINGS[name], leaves, cuda_graph=False),
+            dataclasses.replace(SETTINGS[name], leaves=leaves, cuda_graph=False),
             id=f"{name}-{leaves}-{way.values[0]}",
             marks=way.marks,
         )
@@ -86,23 +86,12 @@ def test_toys_are_searched_alike(way: str, settings: SearchConfig) -> None:
 
 @cases([("puct", 4)])
 def test_a_tree_is_filled_to_its_last_node(way: str, settings: SearchConfig) -> None:
-    states, _ = random_games(Rules(size=4, komi=0.5), 2, 4)
+    states = after_random_moves([Rules(size=4, komi=0.5)] * 2, 4)
     search = Search(TableEvaluator(), dataclasses.replace(settings, keep_tree=False))
     budgets = torch.tensor([13, 6])
     plain, ours = compared(way, lambda device: search.run(states.to(device), budgets.to(device)).search_state)
     assert int(ours.tree.size[0]) == 14 == ours.tree.num_nodes - 1
     searches.check_sums(plain)
-
-
-@cases([("puct", 1)])
-def test_a_kept_tree_that_would_overflow_is_dropped(way: str, settings: SearchConfig) -> None:
-    def run(device: torch.device) -> SearchState:
-        states, search = TOYS.new(STARTS[3:]).to(device), search_of(TOYS, settings, device)
-        search_state = search.run(states, 6).search_state
-        search_state.tree.size[:] = 9  # as if more were kept
-        return search.run(states, 6, seed=1, search_state=search_state).search_state
-
-    assert int(compared(way, run)[1].overflowed) == 1
 
 
 @KERNELS
@@ -112,7 +101,7 @@ def test_a_long_line_is_followed_and_backed_up(way: str, monkeypatch: pytest.Mon
     if way == "triton" and not HAS_CUDA:
         monkeypatch.setattr(module("tree", way), "LEVELS", 8)
     for device in (CPU, device_of(way)):
-        search = search_of(LINE, several(PUCT, 1, cuda_graph=False), device)
+        search = search_of(LINE, dataclasses.replace(PUCT, leaves=1, cuda_graph=False), device)
         with kernels.plain():
             states, budgets = LINE.new([0]).to(device), torch.tensor([LENGTH + 5], device=device)
             begun.append((search, searched(search, states, budgets, steps=LENGTH)))
@@ -126,60 +115,35 @@ def test_a_long_line_is_followed_and_backed_up(way: str, monkeypatch: pytest.Mon
     assert int(ours.deepest) == LENGTH and ours.exact_leaves.tolist() == [2, 0] and int(ours.done) == LENGTH + 1
 
 
-def strange_trees(num_actions: int, seed: int, device: torch.device, forced: float = 0.0) -> SearchState:
-    """Trees of a root and four children, some with children of their own, of random numbers, with many moves and few
-    open; there is room for 13 nodes more."""
-    made = torch.Generator().manual_seed(seed)
-    num_games, num_nodes, used = 3, 20, slice(ROOT, 7)
-    tree = Tree.empty(num_games, num_nodes, num_actions, 1, CPU)
-    tree.children[:] = torch.where(torch.rand(tree.children.shape, generator=made) < 0.5, UNVISITED, ILLEGAL)
-    tree.prior[:] = torch.softmax(3 * torch.randn(tree.prior.shape, generator=made), dim=2)
-    tree.visits[:, used] = torch.randint(1, 30, (num_games, 6), generator=made, dtype=torch.int32)
-    tree.value[:, used] = torch.rand(num_games, 6, generator=made) * 2 - 1
-    tree.value_sum[:] = tree.visits * (0.3 * tree.value)
-    tree.square_sum[:] = tree.visits * torch.rand(tree.visits.shape, generator=made)  # some below the mean's square
-    for node in range(ROOT + 1, 7):
-        parent, move = (ROOT if node < 6 else 2), num_actions - node * (num_actions // 10)
-        tree.children[:, parent, move] = node
-        tree.parent[:, node] = parent
-    tree.size[:] = 6
-    noise = torch.randn(num_games, num_actions, generator=made)
-    search_state = SearchState.of(None, tree.to(device), num_actions, 20)
-    search_state.depth_bound, search_state.budget[:] = 2, torch.tensor([20, 7, 0], device=device)
-    search_state.root_prior[:] = tree.prior[:, ROOT].flip(1).to(device)
-    search_state.gumbel[:], search_state.forced[:] = noise.to(device), forced
-    search_state.target_visits[:], search_state.phase_end[:] = 3, 20
-    return search_state
+class Rounding(TableEvaluator):
+    """The `Table` with priors and values of which all sums and quotients round."""
+
+    def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
+        found = super().__call__(state, legal, key)
+        prior = found.prior**1.5
+        return Evaluation(prior=prior / prior.sum(1, keepdim=True), value=found.value / 3, score=found.score)
 
 
-@cases([(name, leaves) for name in SETTINGS for leaves in (1, 2)])
-@pytest.mark.parametrize("num_actions", [82, 626])
-def test_choices_among_many_moves(way: str, settings: SearchConfig, num_actions: int) -> None:
-    """Random priors and values, so that all sums and quotients round."""
-    forced = settings.forced_playouts
-    for seed in range(2):
-        with kernels.plain():
-            expected = select(strange_trees(num_actions, seed, CPU, forced), settings)
-        with doing(way, "tree"):
-            found = select(strange_trees(num_actions, seed, device_of(way), forced), settings).to(CPU)
-        counts = expected.is_used
-        assert torch.equal(counts, found.is_used) and int(counts.sum()) >= min(settings.leaves, 2)
-        for name in ("depth", "action", "is_terminal"):
-            assert torch.equal(getattr(found, name)[counts], getattr(expected, name)[counts]), name
-        for row in counts.nonzero().squeeze(1).tolist():
-            levels = int(found.depth[row]) + 1
-            assert torch.equal(found.path[row, :levels], expected.path[row, :levels])
+@cases([("puct with all", 2), ("gumbel", 1)])
+@pytest.mark.parametrize("size", [9, 25])
+def test_choices_among_many_moves(way: str, settings: SearchConfig, size: int) -> None:
+    states = after_random_moves([Rules(size)] * 3, 6)
+    budgets = torch.tensor([5, 3, 0] if way == "triton" else [40, 9, 0])
+    search = Search(Rounding(), settings)
+    compared(way, lambda device: search.run(states.to(device), budgets.to(device), explore=True).search_state)
+
+
+def even(states: board.State, legal: Tensor, key: Tensor) -> Evaluation:
+    nothing = torch.zeros(len(legal), device=legal.device)
+    return Evaluation(prior=legal / legal.sum(1, keepdim=True), value=nothing, score=nothing)
 
 
 @cases([("puct", 1), ("gumbel", 1)], by_numba=(1,))
 def test_of_equal_moves_the_lowest_is_taken(way: str, settings: SearchConfig) -> None:
-    search_state = strange_trees(362, 0, device_of(way))
-    closed = torch.arange(362, device=device_of(way)) < 5
-    search_state.tree.children[:] = torch.where(closed, ILLEGAL, UNVISITED)
-    search_state.root_prior[:], search_state.gumbel[:] = 1 / 512, 0.0
+    states = of_stones([[[1] * 5 + [0] * 14] + [[0] * 19] * 18] * 2).to(device_of(way))
     with doing(way, "tree"):
-        found = select(search_state, settings)
-    assert found.action[found.is_used].tolist() == [5, 5] and found.depth.tolist() == [0, 0, 0]
+        tree = Search(even, settings).run(states, 1).search_state.tree
+    assert (tree.children[:, ROOT] > NULL_NODE).nonzero().tolist() == [[0, 5], [1, 5]]
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from boards import random_games
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from searches import random_games
 from sgfmill.sgf import Sgf_game
 from tables import tables
 
@@ -66,7 +67,8 @@ def test_batches_are_the_same_positions(superko: str) -> None:
     """Stones, side to move, legal moves (superko included), captures and passes, at every third move of games that end
     with two passes."""
     rules = Rules(5, 7.0, superko, suicide=superko == "situational")
-    state, moves = random_games(rules, 4, 58)
+    states, actions = zip(*random_games([rules] * 4, 58), strict=True)
+    state, moves = states[-1], torch.stack(actions[:-1], dim=1)
     records = [GameRecord(rules, [*row[:ply], 25, 25]) for row, ply in zip(moves.tolist(), state.ply, strict=True)]
     asked = [(record, number) for record in records for number in range(0, len(record.moves) + 1, 3)]
     batch = positions(*zip(*asked, strict=True))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from diagrams import parse
+from boards import parse
 from gtp_talk import ROOT, Talk, engine
 
 from zerogo.config import EvaluationConfig
