@@ -122,13 +122,17 @@ def final(replies: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def test_replies_are_the_same_alone_and_among_many_and_where_the_host_must_not_look(use) -> None:
-    """Rows are filled again; as on CUDA idle rows are searched along, with and without restrictions; long searches have
-    several leaves a step."""
+    """Rows are filled again; as on CUDA idle rows are searched along, with and without restrictions, which change no
+    policy; long searches have several leaves a step."""
     avoided = {"avoidMoves": [{"player": "B", "moves": ["C3", "B2"], "untilDepth": 2}]}
-    queries = [*various(9), query("avoided", maxVisits=14, **avoided), query("many", maxVisits=129)]
-    queries.append(query("avoided too", **avoided))
+    only = {"allowMoves": [{"player": "B", "moves": ["B2", "pass"], "untilDepth": 1}], "includePolicy": True}
+    queries = [*various(9), query("avoided", maxVisits=14, **avoided), query("free", maxVisits=129, includePolicy=True)]
+    queries += [query("avoided too", **avoided), query("only", maxVisits=14, **only)]
     together = final(ask(*queries))
     assert len(together) == len(queries)
+    moves = {name: {move["move"] for move in reply["moveInfos"]} for name, reply in together.items()}
+    assert moves["only"] == {"B2", "pass"} and not moves["avoided"] & {"C3", "B2"} and moves["free"] > {"C3", "B2"}
+    assert together["only"]["policy"] == together["free"]["policy"]
     assert final(ask(*queries, positions=1)) == together
     use("blind")  # which is slow, so for three short searches
     blind = final(ask(*queries[5::3], positions=4))
@@ -218,26 +222,6 @@ def test_reports_during_a_search_and_time_that_ends_one() -> None:
     assert all(reply["ownership"] == last["ownership"] for reply in during)
     [reply] = ask(query(maxVisits=30, overrideSettings={"maxTime": 1.05}), clock=clock)
     assert 1 < reply["rootInfo"]["visits"] < 30 and not reply["isDuringSearch"]
-
-
-def first_moves(reply: dict[str, Any]) -> set[str]:
-    return {move["move"] for move in reply["moveInfos"]}
-
-
-def test_avoided_and_allowed_moves() -> None:
-    """Games with different restrictions share a batch; each ends at its depth, and policy is the network's, whatever
-    is forbidden."""
-    only = {"player": "B", "moves": ["B2", "pass"], "untilDepth": 1}
-    never = [{"player": "B", "moves": ["B2", "A1"], "untilDepth": 1}, {"player": "W", "moves": ["C3"], "untilDepth": 3}]
-    wide = {"maxVisits": 200, "includePolicy": True, "boardXSize": 3, "boardYSize": 3}
-    queries = query("only", allowMoves=[only], **wide), query("never", avoidMoves=never, **wide), query("free", **wide)
-    replies = final(ask(*queries))
-    assert first_moves(replies["only"]) == {"B2", "pass"}
-    assert not first_moves(replies["never"]) & {"B2", "A1"} and "C3" in first_moves(replies["never"])
-    lines = [move["pv"] for move in replies["never"]["moveInfos"]]
-    assert all(line[1] != "C3" for line in lines if len(line) > 1)
-    assert first_moves(replies["free"]) >= {"B2", "A1", "C3"}
-    assert replies["only"]["policy"] == replies["never"]["policy"] == replies["free"]["policy"]
 
 
 def test_restrictions_end_at_their_depth() -> None:

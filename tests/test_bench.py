@@ -107,14 +107,28 @@ def test_a_profile_lists_torchs_operations(capsys) -> None:
 
 # Peers, with a process that stands in for them
 
-STAND_IN = Path(__file__).with_name("peer_stand_in.py")
+# Talks as mctx and pgx do, in numbers that can be told apart. It notes its arguments and every line that it is asked.
+STAND_IN = """
+import os, sys
+library, device = sys.argv[1], sys.argv[-1]
+rates = {"network float32": 400, "network bfloat16": 1000, "search float32": 50, "search bfloat16": 100}
+if "PEER_LACKS" in os.environ:
+    sys.exit(print(f"no {device}"))
+print(f"{library} 0.0 on {device}", flush=True)
+with open(os.environ["PEER_NOTES"], "a") as notes:
+    print(*sys.argv[1:], file=notes, flush=True)
+    for line in sys.stdin if "PEER_DIES" not in os.environ else ():
+        print(line.strip(), file=notes, flush=True)
+        print({"2": 70, "3": 90}[sys.argv[3]] if library == "pgx" else rates[line.rpartition(" ")[0]], flush=True)
+"""
 PEER = f"search --size 9 --batch 2 --sims 2 --blocks 1 --channels 8 {CPU} --seconds 0.02 --rounds 2 --peer"
 
 
 @pytest.fixture
 def notes(monkeypatch, tmp_path) -> Path:
     """Puts the stand-in in the peers' place; returns the file in which it notes what it hears."""
-    monkeypatch.setattr(bench, "PEER_SCRIPT", STAND_IN)
+    (tmp_path / "peer.py").write_text(STAND_IN)
+    monkeypatch.setattr(bench, "PEER_SCRIPT", tmp_path / "peer.py")
     monkeypatch.setenv("PEER_NOTES", str(tmp_path / "notes"))
     return tmp_path / "notes"
 
@@ -155,7 +169,7 @@ def test_peers_that_fail_or_are_none(notes, capsys, monkeypatch) -> None:
     monkeypatch.setenv("PEER_LACKS", "1")
     refused(PEER, f"the jax of {sys.executable} has no cpu; install one that has, or add --device cpu", capsys)
     refused(f"{PEER} --peer-python /nowhere/python", "can't be started (No such file or directory)", capsys)
-    monkeypatch.setattr(bench, "PEER_SCRIPT", STAND_IN.with_name("limits.py"))  # a program that says nothing
+    notes.with_name("peer.py").write_text("")  # a program that says nothing
     refused(PEER, "has no mctx that can be imported", capsys)
 
 

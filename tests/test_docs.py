@@ -28,7 +28,6 @@ CONFIGS = sorted(ROOT.glob("configs/*.yaml"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE, LINK = re.compile(r"`([^`\n]+)`"), re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 OTHER_PROGRAMS = set("apt-get echo kill pyright rsync ssh ruff . tensorboard".split())  # not checked further
-CHEAP = "train --keys", "gtp --checkpoint checkpoints/9x9.pt --supported"  # commands that a test also runs, and `show`
 # Files and folders that runs, matches and people write, and options of other programs.
 WRITTEN = set("config.yaml report.html result.json matches.jsonl .taken step-00012000.pt".split())
 WRITTEN |= set("match snapshots replay games matches played logs actors checkpoints/NAME checkpoints/mine".split())
@@ -103,18 +102,6 @@ def test_commands_are_understood(page: str, words: list[str], monkeypatch: pytes
         assert all(Path(word).exists() for word in arguments if word.endswith(".py"))
     else:
         assert program in OTHER_PROGRAMS
-
-
-def is_cheap(words: list[str]) -> bool:
-    return words[:2] == ["zerogo", "show"] and "game.sgf" not in words or " ".join(words[1:]) in CHEAP
-
-
-@pytest.mark.parametrize("words", [words for _, words in COMMANDS if is_cheap(words)], ids=" ".join)
-def test_cheap_commands_run(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # where the shipped networks are found all the same
-    with pytest.raises(SystemExit) as ended, contextlib.redirect_stdout(io.StringIO()) as out:
-        __main__.main(words[1:])
-    assert not ended.value.code and (out.getvalue() or list(tmp_path.iterdir()))
 
 
 def shrunk(words: list[str], out: str) -> list[str]:

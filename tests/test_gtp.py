@@ -95,18 +95,14 @@ def test_games_of_a_match_differ() -> None:
     assert of_seed[0] == of_seed[1] != of_seed[2]
 
 
-def test_thinking_goes_on_in_the_tree_that_is_there(talk: Talk) -> None:
-    """Until the rules change or it is forgotten."""
+def test_the_tree_is_kept_until_it_is_to_be_forgotten(talk: Talk) -> None:
     talk.value("kata-set-param maxVisits 40")
+    talk.value("genmove b")
     session = talk.engine.session
-    for line in ("komi 8", "clear_cache"):
-        talk.value("genmove b")
-        talk.value(f"komi {talk.value('get_komi')}")  # as it was
-        session.set_position(talk.engine.game)
-        assert session.visits > 1
+    for line, is_kept in ((f"komi {talk.value('get_komi')}", True), ("clear_cache", False)):
         talk.value(line)
         session.set_position(talk.engine.game)
-        assert session.visits <= 1
+        assert (session.visits > 1) == is_kept, line
 
 
 @pytest.fixture(scope="module")
@@ -117,16 +113,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_network_plays_on_its_own_board_only(trained: Path) -> None:
-    talk = Talk(gtp_talk.engine(str(trained)))
-    assert (talk.value("query_boardsize"), talk.value("get_komi"), talk.engine.options.simulations) == ("3", "4.5", 16)
-    assert talk.ask("boardsize 9") == "? unacceptable size; allowed are 3x3"
-    assert re.fullmatch("pass|[A-C][1-3]", talk.value("genmove b")) and talk.value("final_score")[0] in "BW0"
+def test_a_run_s_folder_and_options(trained: Path) -> None:
+    assert gtp_talk.engine(str(trained)).options.simulations == 16
     with pytest.raises(InputError, match="plays on 3x3 only; game.size is 9"):
         gtp_talk.engine(str(trained), "game.size=9")
-
-
-def test_a_run_s_folder_and_options(trained: Path) -> None:
     options = ("--simulations", "4", "--komi", "-2.5", "--rules", "japanese", "--leaves", "2")
     talk = Talk(gtp_talk.engine(str(trained.parent.parent), *options))
     engine = talk.engine

@@ -222,16 +222,10 @@ def test_raw_nn(fresh: Engine) -> None:
     assert found["whiteWin"][0] == pytest.approx((1 + float(seen.value)) / 2, abs=1e-5)  # White is to move
     assert found["whiteOwnership"] == pytest.approx(seen.ownership.flatten().tolist(), abs=1e-5)
     assert found["whiteLead"][0] == pytest.approx(sum(found["whiteOwnership"]) + 7, abs=1e-3)
-
-
-def test_raw_nn_all_averages_to_the_whole(fresh: Engine) -> None:
-    raw(fresh, "play b B4")
-    parts = raw(fresh, "kata-raw-nn all")[2:].split("symmetry ")[1:]
-    found = [numbers_of(f"=symmetry {part}") for part in parts]
-    assert [part["symmetry"] for part in found] == [[turn] for turn in range(8)]
-    whole = fresh.analyst.evaluate(fresh.game.tensor())
-    mean = np.nan_to_num(np.mean([part["policy"] for part in found], axis=0))
-    assert mean == pytest.approx(whole.prior[0, :-1].numpy(), abs=1e-5)
+    every = [numbers_of(f"=symmetry {part}") for part in raw(fresh, "kata-raw-nn all")[2:].split("symmetry ")[1:]]
+    assert [part["symmetry"] for part in every] == [[turn] for turn in range(8)]
+    mean = np.nan_to_num(np.mean([part["policy"] for part in every], axis=0))
+    assert mean == pytest.approx(fresh.analyst.evaluate(fresh.game.tensor()).prior[0, :-1].numpy(), abs=1e-5)
 
 
 def test_every_analysis_that_gogui_is_offered_answers(fresh: Engine) -> None:

@@ -203,14 +203,3 @@ def test_rows_are_put_where_they_belong(places: list[int], way: str, use: Callab
     copies.put_from_host_(whole, index, new)
     for some in (found, whole):
         assert all(torch.equal(one, other) for one, other in zip(some, wanted, strict=True))
-
-
-@EACH
-def test_types_become_those_of_the_target(way: str, use: Callable) -> None:
-    use(way)
-    targets = [torch.zeros(4, 2, dtype=dtype) for dtype in (torch.int16, torch.float16, torch.bool)]
-    numbers = torch.tensor([[1, 0], [3, -2]])
-    copies.put_(targets, torch.tensor([3, 1]), [numbers, numbers.to(torch.float32) / 4, numbers != 0])
-    assert targets[0].tolist() == [[0, 0], [3, -2], [0, 0], [1, 0]]
-    assert targets[1].tolist() == [[0, 0], [0.75, -0.5], [0, 0], [0.25, 0]]
-    assert targets[2].tolist() == [[False, False], [True, True], [False, False], [True, False]]
