@@ -11,8 +11,7 @@ from itertools import pairwise
 from ladder_reader import read_all
 from slow_scoring import katago_area, slow_benson, slow_eye
 
-from zerogo.features import ENCODERS, GROUPS
-from zerogo.features.groups import make_group
+from zerogo.features import ENCODERS, GROUPS, make_group
 from zerogo.features.planes import PATTERNS
 from zerogo.game import Colour, GameState, Move, Point, all_points, is_on_board, neighbours
 from zerogo.kernels.shared import GLOBALS

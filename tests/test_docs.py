@@ -17,8 +17,7 @@ import tiny
 import torch.distributed.run
 
 from zerogo import __main__, cli, commands, config, tuning
-from zerogo.features import ENCODERS
-from zerogo.features.groups import GROUPS
+from zerogo.features import ENCODERS, GROUPS
 from zerogo.pipeline.sanity_checks import CHECKS
 
 ROOT = Path(__file__).parent.parent

@@ -24,8 +24,7 @@ from zerogo.board import rng
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
-from zerogo.features import ENCODERS, GROUPS, Encoder, make_encoder, readings
-from zerogo.features.groups import COUNTS, Group, make_group
+from zerogo.features import COUNTS, ENCODERS, GROUPS, Encoder, Group, make_encoder, make_group, readings
 from zerogo.game import GameState, Move
 from zerogo.pipeline import train
 from zerogo.rules import SUPERKO, Rules, coords

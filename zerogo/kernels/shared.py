@@ -23,7 +23,7 @@ def tries(leaves: int) -> int:
     return leaves + leaves // 2
 
 
-# The forms of an encoder's groups (see `features.groups.Group`); kernels paint the first two.
+# The forms of an encoder's groups (see `features.Group`); kernels paint the first two.
 ROWS, COUNTS, VALUES, GLOBALS = range(4)
 
 # The arithmetic of keyed draws: their purposes, and how a key is mixed from words. SplitMix64 (Steele, Lea and Flood,
