@@ -8,11 +8,9 @@ import torch
 from boards import Lockstep, assert_same, kinds, parse, random_games, random_moves, spiral
 from implementations import IMPLEMENTATIONS, NUMBA, doing, done
 
-from zerogo import board
-from zerogo.board import flood
-from zerogo.board import state as states
+from zerogo import board, kernels
+from zerogo.board import State, exact_legal_rows, flood, rng
 from zerogo.board.position import legal_rows
-from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 
@@ -84,7 +82,7 @@ def test_history_follows_the_longest_game_not_the_steps() -> None:
         ended = state.finished.nonzero().squeeze(1)
         if ended.numel():
             state = board.put_(state, ended, fresh.select(ended))
-    assert state.seen.shape[1] == states.FIRST_WIDTH and state.ply_bound <= 15
+    assert state.seen.shape[1] == board.FIRST_WIDTH and state.ply_bound <= 15
 
 
 def test_step_leaves_the_given_state_and_finished_games_alone() -> None:

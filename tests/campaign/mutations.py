@@ -36,7 +36,7 @@ MUTATIONS = [
     Mutation("board/position.py", "(own_stones & ~position.atari) |", "own_stones |", "board"),
     Mutation("board/position.py", "~(relieved | string)", "~string", "board"),
     Mutation("board/position.py", "torch.where(is_black == is_taken, number", "torch.where(is_black, number", "board"),
-    Mutation("board/superko.py", "unsqueeze(1)) & 1) == 1", "unsqueeze(1)) & 1) == 0", "board"),
+    Mutation("board/__init__.py", "unsqueeze(1)) & 1) == 1", "unsqueeze(1)) & 1) == 0", "board"),
     Mutation("kernels/cpu/board.py", "((at ^ ply) & 1) == 1", "((at ^ ply) & 1) == 0", "board"),
     Mutation("kernels/cpu/board.py", "captures[k, 1 - whose]", "captures[k, whose]", "board"),
     Mutation("kernels/cpu/board.py", "lost[game, 1, row] |= removed[game, 1, row]", "pass", "board"),

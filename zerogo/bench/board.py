@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from zerogo import bench, board, kernels
-from zerogo.board import State
-from zerogo.board.superko import exact_legal_rows
+from zerogo.board import State, exact_legal_rows
 from zerogo.rules import Rules
 
 WARM_PLIES = 2  # times the points of the board: by then games of all ages are in the batch

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.board import State, flood
-from zerogo.board.state import RECENT, RECENT_MOVES
+from zerogo.board import RECENT, RECENT_MOVES, State, flood
 from zerogo.errors import InputError, quote
 from zerogo.features import planes
 from zerogo.features.view import View, as_planes, colour, colour_history, history, last_move_planes, turns_since

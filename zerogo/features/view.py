@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.board import State, flood
+from zerogo.board import State, exact_legal_rows, flood, with_atari
 from zerogo.board.position import BLACK, legal_rows
-from zerogo.board.state import with_atari
-from zerogo.board.superko import exact_legal_rows
 from zerogo.features.readings import Ladders, Tactics, read_ladders, read_tactics
 
 

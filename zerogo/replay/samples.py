@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from zerogo import board
+from zerogo.board import NO_CAP, with_atari
 from zerogo.board.position import hash_stones
-from zerogo.board.state import NO_CAP, with_atari
 from zerogo.rules import SUPERKO, RulesBatch
 from zerogo.system.tensors import TensorFields
 

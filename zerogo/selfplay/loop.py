@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from zerogo import board, scoring
-from zerogo.board import rng
+from zerogo.board import links_of, rng
 from zerogo.board.flood import host_read_is_free
 from zerogo.board.rng import Purpose
-from zerogo.board.state import links_of
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
 from zerogo.kernels import copies

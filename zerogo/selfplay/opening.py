@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from zerogo import board, scoring
-from zerogo.board import flood, rng
+from zerogo.board import exact_legal_rows, flood, rng
 from zerogo.board.position import Position, own_and_opponent
 from zerogo.board.rng import Purpose
-from zerogo.board.superko import exact_legal_rows
 from zerogo.config import GameConfig
 from zerogo.rules import Rules
 from zerogo.selfplay.record import EndReason, Recorder, SelfPlayResult

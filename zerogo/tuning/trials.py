@@ -25,9 +25,8 @@ import torch
 from torch import Tensor
 
 from zerogo import board, kernels, scoring, tuning
-from zerogo.board import flood, rng
+from zerogo.board import exact_legal_rows, flood, rng
 from zerogo.board.rng import Purpose
-from zerogo.board.superko import exact_legal_rows
 from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, SearchConfig, from_dict
 from zerogo.evaluator import SEARCH_HEADS, Evaluation

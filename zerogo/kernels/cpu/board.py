@@ -79,7 +79,7 @@ def _legal(start, stop, position, on_board, suicide, legal):
 @inline
 def _strike_repeating(start, stop, position, history, on_board, superko, suicide, keys, legal):
     """Removes the points that repeat a position from the legal ones. This is a separate loop, as few games have
-    suspects (see `board.superko`), and only those are loaded again."""
+    suspects (see `board`), and only those are loaded again."""
     size, lost, moves = on_board.shape[1], history.lost, history.moves
     work, dying = strings.scratch(), np.zeros(size, np.int32)  # dying: where a stone removes its own string
     for game in range(start, stop):
