@@ -43,7 +43,7 @@ from zerogo.replay import Replay
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.selfplay import SelfPlay, SelfPlayResult
-from zerogo.selfplay import random_games as random_self_play
+from zerogo.selfplay.opening import random_games as random_self_play
 from zerogo.system.signals import Signals
 from zerogo.system.telemetry import Progress
 from zerogo.tensorboard_plugin import jobs

@@ -15,7 +15,8 @@ from zerogo.network.trainer import Trainer
 from zerogo.pipeline import sanity_checks
 from zerogo.pipeline.sanity_checks import SanityChecks
 from zerogo.replay import Samples, TrainingBatch
-from zerogo.selfplay import SelfPlayResult, random_games
+from zerogo.selfplay import SelfPlayResult
+from zerogo.selfplay.opening import random_games
 
 SETTINGS = tiny.config("game.size=5", "game.komi=0.5", "game.move_cap=60", "network.heads.ownership=1.5")
 LATE = 10**6  # a step at which every sanity check is looked at

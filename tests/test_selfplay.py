@@ -22,8 +22,9 @@ from zerogo.board.rng import Purpose
 from zerogo.config import Config
 from zerogo.pipeline import generate, train
 from zerogo.rules import Rules
-from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, random_games
-from zerogo.selfplay.resignation import NEEDED, THRESHOLDS, Resignation
+from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult
+from zerogo.selfplay.opening import random_games
+from zerogo.selfplay.record import NEEDED, THRESHOLDS, Resignation
 from zerogo.system import runtime
 from zerogo.tuning import slots
 
@@ -80,7 +81,7 @@ def test_samples_are_the_positions_of_the_games_with_their_history_and_policies_
 def test_targets_have_the_view_of_the_side_to_move(
     moves: list[int], komi: float, score_black: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selfplay.loop, "SETTLED_END_SHARE", 1.0)
+    monkeypatch.setattr(selfplay, "SETTLED_END_SHARE", 1.0)
     owner = 1 if score_black > 0 else -1
     config = scripted(f"game.komi={komi}")
     _, collected = played(config, tiny.Script(moves), 1)
@@ -96,7 +97,7 @@ def test_targets_have_the_view_of_the_side_to_move(
 
 
 def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selfplay.loop, "SETTLED_END_SHARE", 0.6)
+    monkeypatch.setattr(selfplay, "SETTLED_END_SHARE", 0.6)
     _, collected = played(scripted("selfplay.slots=5"), tiny.Script(BLACK_SETTLES), 40)
     drawn = rng.uniform(rng.key(3, torch.arange(100), Purpose.SETTLED), 1).squeeze(1)
     for game in collected.games:
@@ -107,8 +108,9 @@ def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled(monkeypatch: 
 
 
 def test_games_that_are_not_ended_early_count_as_the_plain_board_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At two passes and at the cap every stone lives, as in the search's tree."""
-    monkeypatch.setattr(selfplay.loop, "SETTLED_END_SHARE", 0.5)
+    """At two passes and at the cap every stone lives, as in the search's tree: winner, points and owners by the plain
+    rules, move by move."""
+    monkeypatch.setattr(selfplay, "SETTLED_END_SHARE", 0.5)
     _, collected = table_games("selfplay.slots=32", num_games=90)
     differ = 0
     for game in collected.games:

@@ -15,8 +15,8 @@ from zerogo.features import make_encoder
 from zerogo.network.trainer import Trainer
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.rules import Rules, RulesBatch
-from zerogo.selfplay import EndReason, random_games
-from zerogo.selfplay.opening import draw_rules
+from zerogo.selfplay import EndReason
+from zerogo.selfplay.opening import draw_rules, random_games
 
 SIDE = 6  # of the padded batches
 MIXED = "game.sizes=[[3, 2, 8.5], [4, 1, 1.5], [5, 1, 24.5]]"

@@ -36,7 +36,8 @@ from zerogo.pipeline.matches import load_player
 from zerogo.pipeline.snapshots import RunState
 from zerogo.replay import Samples, load_with_about, save_shard, shard_path
 from zerogo.rules import SCORING, SUPERKO
-from zerogo.selfplay import EndReason, SelfPlay, SelfPlayResult, write_games
+from zerogo.selfplay import EndReason, SelfPlay, SelfPlayResult
+from zerogo.selfplay.record import write_games
 from zerogo.system import bounds, distributed
 from zerogo.system.runtime import device_name, make_directory, make_output_folder
 from zerogo.system.signals import Signals, pipe_safe_streams

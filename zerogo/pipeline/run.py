@@ -25,7 +25,9 @@ from zerogo.pipeline.matches import BackgroundMatches, Matches, apply_gate, load
 from zerogo.pipeline.sanity_checks import SanityChecks, final_boards, first_moves, selfplay_numbers
 from zerogo.pipeline.snapshots import Iteration, Rollback, RunState, Snapshots
 from zerogo.replay import Replay, Samples, device_for
-from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, write_games
+from zerogo.selfplay import SelfPlay, SelfPlayResult
+from zerogo.selfplay.opening import random_games
+from zerogo.selfplay.record import write_games
 from zerogo.system import distributed
 from zerogo.system.runtime import code_revision, device_name, pick_device, remove_leftovers
 from zerogo.system.signals import Signals

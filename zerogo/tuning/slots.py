@@ -16,7 +16,7 @@ from zerogo.evaluator import Evaluator
 from zerogo.kernels.shared import WORDS_AFTER_ROWS
 from zerogo.players.analyst import SIMULATIONS_A_LEAF
 from zerogo.search.tree import Tree
-from zerogo.selfplay.loop import SelfPlay
+from zerogo.selfplay import SelfPlay
 from zerogo.selfplay.opening import RandomPlayer, begin_games
 from zerogo.selfplay.record import Recorder
 from zerogo.system import distributed, runtime
