@@ -32,7 +32,6 @@ from zerogo.config import Config, NetworkConfig, SearchConfig
 from zerogo.errors import Interrupted
 from zerogo.evaluator import SYMMETRIES, Evaluator
 from zerogo.features import ENCODERS, Encoder, make_encoder
-from zerogo.kernels import graph
 from zerogo.network import Network, inference_copy
 from zerogo.network.losses import LOSSES
 from zerogo.network.trainer import Trainer
@@ -41,7 +40,7 @@ from zerogo.players.analyst import SearchPlayer
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.replay import Replay
 from zerogo.rules import Rules
-from zerogo.search import Search
+from zerogo.search import Search, graph
 from zerogo.selfplay import SelfPlay, SelfPlayResult
 from zerogo.selfplay.opening import random_games as random_self_play
 from zerogo.system.signals import Signals

@@ -32,7 +32,7 @@ def test_converges_to_the_true_value(settings: SearchConfig, leaves: int) -> Non
     toy, starts = toys.union(*GAMES.values())
     true = toy.exact[starts]
     found = search(toy, dataclasses.replace(settings, leaves=leaves), even=True).run(toy.new(starts), 600)
-    assert found.tree.done.tolist() == [600] * len(starts)
+    assert found.search_state.done.tolist() == [600] * len(starts)
     errors = (found.value - true).abs()
     assert errors.max() < 0.2, dict(zip(GAMES, errors.tolist(), strict=True))
     assert not toy.repeating[starts, found.action].any()
@@ -309,12 +309,12 @@ def test_the_kept_subtree_is_that_of_the_old_tree(settings: SearchConfig) -> Non
     children = found.search_state.tree.children[torch.arange(10), ROOT, found.action].tolist()
     before = [snapshot(found.search_state.tree, game, child) for game, child in enumerate(children)]
     after = toy.after[states, found.action]
-    made.advance(found.tree, torch.arange(10), found.action, toy.new(after.tolist()))
+    made.advance(found.search_state, torch.arange(10), found.action, toy.new(after.tolist()))
     for game in range(10):
         assert snapshot(found.search_state.tree, game, ROOT) == before[game]
         check_links(found.search_state.tree, game)
     kept = found.search_state.tree.visits[:, ROOT].clone()
-    again = made.run(toy.new(after.tolist()), 60, seed=1, tree=found.tree, explore=True)
+    again = made.run(toy.new(after.tolist()), 60, seed=1, search_state=found.search_state, explore=True)
     assert torch.equal(found.search_state.tree.visits[:, ROOT], kept + 60)
     assert torch.equal(again.visits.sum(1), kept - 1 + 60)
     for game in range(10):
@@ -346,12 +346,12 @@ def test_root_noise_stays_out_of_the_tree(settings: SearchConfig, keep: bool) ->
     made = search(toy, settings, exact=False)
     found = made.run(toy.new([0] * 4), 50, explore=True)
     assert torch.allclose(found.prior, toy.prior[:1] / toy.prior[:1].sum(), atol=1e-5)
-    made.advance(found.tree, torch.arange(4), found.action, toy.new(toy.after[0, found.action].tolist()))
-    made.begin(found.tree, torch.arange(4), 10, seed=1, explore=False)
+    made.advance(found.search_state, torch.arange(4), found.action, toy.new(toy.after[0, found.action].tolist()))
+    made.begin(found.search_state, torch.arange(4), 10, seed=1, explore=False)
     tree, after = found.search_state.tree, toy.after[0, found.action]
     expected = torch.where(toy.after[after] >= 0, toy.prior[after], 0.0)
     assert torch.allclose(tree.prior[:, ROOT], expected / expected.sum(1, keepdim=True), atol=1e-5)
-    assert torch.equal(found.tree.root_prior, tree.prior[:, ROOT]) and (found.tree.gumbel == 0).all()
+    assert torch.equal(found.search_state.root_prior, tree.prior[:, ROOT]) and (found.search_state.gumbel == 0).all()
 
 
 def test_the_evaluator_is_spared_what_is_known() -> None:
@@ -365,5 +365,5 @@ def test_the_evaluator_is_spared_what_is_known() -> None:
         return inner(leaves, legal, key)
 
     found = Search(evaluate, PUCT, game=toy).run(toy.new([0, 1, 2]), 100)
-    assert sum(seen) - 3 + int(found.tree.exact_leaves.sum()) == 300
-    assert (found.tree.exact_leaves > 0).all()
+    assert sum(seen) - 3 + int(found.search_state.exact_leaves.sum()) == 300
+    assert (found.search_state.exact_leaves > 0).all()

@@ -57,7 +57,7 @@ MUTATIONS = [
     Mutation("search/puct.py", "torch.minimum(needed, weight)", "weight", "search search_toys"),
     # Backup
     Mutation("search/tree.py", "(step & 1) == 0, value, -value", "(step & 1) == 0, value, value", "search_kernels"),
-    Mutation("search/search.py", "torch.where(leaves.finished, leaves.result, value)", "value", "search_kernels"),
+    Mutation("search/__init__.py", "torch.where(leaves.finished, leaves.result, value)", "value", "search_kernels"),
     Mutation("kernels/cpu/tree.py", "value, score = -value, -score\n    for", "score = -score\n    for", "search_toys"),
     Mutation("kernels/cpu/tree.py", "leaves.result[k] if leaves.finished[k] else leaves", "leaves", "search_toys"),
     # Replay

@@ -70,7 +70,7 @@ import sys
 from pathlib import Path
 from zerogo.bench import gpu
 from zerogo.bench.__main__ import main, parse
-from zerogo.kernels import graph
+from zerogo.search import graph
 graph.may_capture = lambda *_: False
 NET = "--size 3 --batch 8 --blocks 1 --channels 4 --rounds 1 --seconds 0.01 --threads 1"
 gpu.SIDES, gpu.CONFIG = (3,), Path(__file__).with_name("9x9.yaml")

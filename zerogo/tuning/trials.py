@@ -37,8 +37,7 @@ from zerogo.network import inference_copy
 from zerogo.network.losses import Targets, loss_terms
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules, own_actions
-from zerogo.search import Search, SearchState
-from zerogo.search.search import expand_and_backup, step_leaves
+from zerogo.search import Search, SearchState, expand_and_backup, step_leaves
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Tree, keep_subtree_
 from zerogo.system import runtime

@@ -1,6 +1,6 @@
 """The trees of a search on the CPU, one game after another: select, expand and back up, and keep a subtree.
 
-The same as `search.selection.select`, `search.search.expand_and_backup` and `search.tree.keep_subtree_` in torch. A row
+The same as `search.selection.select`, `search.expand_and_backup` and `search.tree.keep_subtree_` in torch. A row
 is game * M + node, as in `search.tree`. Tensors change in place.
 
 Choices use the same float32 operations in the same order as `search.puct` and `search.gumbel`, so that equal numbers
@@ -320,7 +320,7 @@ def expand_and_backup(
     search_state: Any, selection: Any, leaves: Any, prior: Tensor, value: Tensor, score: Tensor | None = None
 ) -> None:
     """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations, those of a game in the
-    order of their slots; arguments as `search.search.expand_and_backup`."""
+    order of their slots; arguments as `search.expand_and_backup`."""
     num_games = search_state.num_games
     place = np.full(selection.num_slots * num_games, -1, np.int64)  # the simulation of each slot
     (used,) = selection.is_used.numpy().nonzero()

@@ -1,5 +1,5 @@
 """The trees of a search on CUDA, one program per game: all selections of a step in one launch, expansion and backup in
-another, and keeping subtrees in a third; as `search.selection.select`, `search.search.expand_and_backup` and
+another, and keeping subtrees in a third; as `search.selection.select`, `search.expand_and_backup` and
 `search.tree.keep_subtree_` in torch.
 
 The numbers of a node's moves are a tile with the next power of two of A lanes; in a choice, lanes after the last move
@@ -298,7 +298,7 @@ def expand_and_backup(
     search_state: Any, selection: Any, leaves: Any, prior: Tensor, value: Tensor, score: Tensor | None = None
 ) -> None:
     """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations; arguments as
-    `search.search.expand_and_backup`. All slots are given: K = num_slots * B."""
+    `search.expand_and_backup`. All slots are given: K = num_slots * B."""
     tree, num_slots = search_state.tree, selection.num_slots
     num_games, num_nodes, _ = tree.children.shape
     assert len(value) == num_slots * num_games, f"{len(value)} simulations in {num_slots} slots of {num_games} games"
