@@ -32,9 +32,8 @@ from typing import Any, NamedTuple
 import torch
 
 from zerogo import checkpoint, cli, kernels
-from zerogo.arena import MatchResult, MatchSettings, cap_for, play_match, pool
+from zerogo.arena import MatchResult, MatchSettings, cap_for, play_match, pool, time_of_day
 from zerogo.arena.result import FORFEIT, rating_table, write_report
-from zerogo.arena.tournament import time_of_day
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import EvaluationConfig, GameConfig, with_overrides
 from zerogo.errors import InputError
