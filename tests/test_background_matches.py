@@ -16,9 +16,9 @@ from matches import some_result
 from zerogo import checkpoint, kernels
 from zerogo.arena import pool
 from zerogo.errors import InputError
-from zerogo.pipeline import Matches, run
 from zerogo.pipeline import matches as of_runs
-from zerogo.pipeline.matches import BackgroundMatches, measure
+from zerogo.pipeline import run
+from zerogo.pipeline.matches import BackgroundMatches, Matches, measure
 from zerogo.pipeline.snapshots import RunState
 from zerogo.selfplay.opening import RandomPlayer
 from zerogo.system.telemetry import Telemetry

@@ -22,8 +22,7 @@ from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import KataGoNetwork, inference_copy, katago_format
 from zerogo.network.trainer import Trainer, make_optimizer
-from zerogo.pipeline import train
-from zerogo.pipeline.start import adopt_architecture
+from zerogo.pipeline import adopt_architecture, train
 from zerogo.players.analyst import make_analyst, make_player
 from zerogo.rules import Rules, coords
 from zerogo.sgf.record import play_moves

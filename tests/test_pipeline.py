@@ -18,9 +18,9 @@ from zerogo.analysis.query import AnalysisSettings, QueryError, parse
 from zerogo.arena import pool
 from zerogo.config import EvaluationConfig, with_overrides
 from zerogo.errors import InputError
-from zerogo.pipeline import generate, run, snapshots
+from zerogo.pipeline import run, snapshots, too_many_considered
+from zerogo.pipeline.actors import generate
 from zerogo.pipeline.sanity_checks import calibration_error
-from zerogo.pipeline.start import too_many_considered
 from zerogo.players import plays_on
 from zerogo.players.analyst import make_analyst
 from zerogo.players.live import LiveGame

@@ -20,13 +20,14 @@ from zerogo.board import rng
 from zerogo.board.flood import unpack_rows
 from zerogo.board.rng import Purpose
 from zerogo.config import Config
-from zerogo.pipeline import generate, train
+from zerogo.pipeline import limits, train
+from zerogo.pipeline.actors import generate
+from zerogo.players.analyst import analyst_of_playouts, autotune_leaves
 from zerogo.rules import Rules
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult
 from zerogo.selfplay.opening import random_games
 from zerogo.selfplay.record import NEEDED, THRESHOLDS, Resignation
 from zerogo.system import runtime
-from zerogo.tuning import slots
 
 SCRIPTED = "search.algorithm=puct selfplay.full_simulations=1 selfplay.slots=1 selfplay.sgf_share=1".split()
 TABLE = "game.size=5 game.move_cap=40 selfplay.sgf_share=1 selfplay.slots=6 selfplay.full_simulations=4".split()
@@ -215,6 +216,19 @@ def test_same_seeds_same_games_move_for_move(algorithm: str, way: str, number: i
     assert len(found) >= number and found == {game: expected[game] for game in found}
 
 
+def test_komi_is_drawn_within_its_limits() -> None:
+    settings = ("game.komi=4.5", "game.random_komi_share=0.5", "game.komi_low=-1", "game.komi_high=3")
+    random = random_games(tiny.config(*settings).game, 400, seed=3, first_game=0, device=tiny.CPU)
+    counts = Counter(random.komi)
+    assert set(counts) == {4.5, *(half / 2 for half in range(-2, 7))}
+    assert abs(counts[4.5] / 400 - 0.5) < 5 * (0.25 / 400) ** 0.5  # five standard deviations
+    _, collected = played(tiny.config(*settings, "selfplay.sgf_share=1"), tiny.Table(), 20)
+    komi = {game.number: game.rules.komi for game in collected.games}
+    assert komi == {number: random.komi[number] for number in komi} and len(set(komi.values())) > 2
+    samples = collected.all_samples()
+    assert [komi[number] for number in samples.game.tolist()] == samples.komi.tolist()
+
+
 def test_random_games_teach_no_policy() -> None:
     config = tiny.config("game.size=5", "game.move_cap=60")
     collected = random_games(config.game, 30, seed=4, first_game=100, device=tiny.CPU)
@@ -320,14 +334,14 @@ def pretended(monkeypatch, request) -> list[int]:
 
     moves = getattr(request, "param", 15)
     monkeypatch.setattr(tuning, "speed", speed)
-    monkeypatch.setattr(slots, "measure_moves", simulated)
+    monkeypatch.setattr(limits, "measure_moves", simulated)
     return asked
 
 
-def fitted(*overrides: str, most_games: int = slots.MOST) -> tuple[int, int, str]:
+def fitted(*overrides: str, most_games: int = limits.MOST_GAMES) -> tuple[int, int, str]:
     settings = tiny.config(*overrides)
     sections = settings.game, settings.search, settings.selfplay
-    search, selfplay, why = slots.fit_to_device(*sections, tiny.Table(), tiny.CPU, most_games)
+    search, selfplay, why = limits.fit_to_device(*sections, tiny.Table(), tiny.CPU, most_games)
     return selfplay.slots, search.leaves, why
 
 
@@ -343,7 +357,7 @@ def test_games_fill_the_batch_and_numbers_that_are_given_stay(pretended: list[in
     whole = rates.replace("evaluations/s in", "simulations/s of whole moves in")
     assert fitted(*AUTO) == (256, 1, f"256 games at once: {whole}; {rates}")
     assert pretended == [64, 128, 256, 512, 1024]
-    monkeypatch.setattr(slots, "_games_in_memory", lambda *_: 64)
+    monkeypatch.setattr(limits, "_games_in_memory", lambda *_: 64)
     games, leaves, why = fitted(*AUTO)
     assert (games, leaves) == (64, 4) and why.startswith("64 games at once, 4 leaves of each tree in a step: ")
 
@@ -358,7 +372,7 @@ def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:
     play = SelfPlay.play
     monkeypatch.setattr(SelfPlay, "play", lambda *given: ended.append(play(*given)) or ended[-1])
     sections = settings.game, settings.search, settings.selfplay
-    assert slots.measure_moves(*sections, tiny.Table(), tiny.CPU) > 0
+    assert limits.measure_moves(*sections, tiny.Table(), tiny.CPU) > 0
     assert ended[0].moves == 4 and {1, 2} <= set(ended[0].lengths + ended[1].lengths)
 
 
@@ -369,26 +383,26 @@ def test_memory_is_that_of_the_games(monkeypatch) -> None:
     tree, records = selfplay.search_state.tree, selfplay.recorder.tables.values()
     of_games = 50 * tree.num_nodes * tree.bytes_per_node + sum(table.nbytes for table in records)
     alone = settings.game, settings.search, settings.selfplay
-    assert slots.bytes_of_game(*alone) == (tree.bytes_per_node, of_games // 50)
-    monkeypatch.setattr(runtime, "free_bytes", lambda device: int(of_games * 20 / slots.MEMORY_SHARE))
-    assert slots._games_in_memory(*alone, tiny.CPU) == 1000
-    monkeypatch.setattr(slots, "PROCESS_BYTES", int(of_games * 2 / slots.MEMORY_SHARE))
+    assert limits.bytes_of_game(*alone) == (tree.bytes_per_node, of_games // 50)
+    monkeypatch.setattr(runtime, "free_bytes", lambda device: int(of_games * 20 / limits.MEMORY_SHARE))
+    assert limits._games_in_memory(*alone, tiny.CPU) == 1000
+    monkeypatch.setattr(limits, "PROCESS_BYTES", int(of_games * 2 / limits.MEMORY_SHARE))
     matches = config.EvaluationConfig(games=2, simulations=tree.num_nodes)
-    assert 895 <= slots._games_in_memory(*alone, tiny.CPU, matches) <= 900  # 100 for the process, some four trees
-    assert slots._games_in_memory(*alone, tiny.CPU, dataclasses.replace(matches, every_minutes=0)) == 1000
-    monkeypatch.setattr(slots, "PROCESS_BYTES", 2**60)
-    assert slots._games_in_memory(*alone, tiny.CPU, matches) == 0
+    assert 895 <= limits._games_in_memory(*alone, tiny.CPU, matches) <= 900  # 100 for the process, some four trees
+    assert limits._games_in_memory(*alone, tiny.CPU, dataclasses.replace(matches, every_minutes=0)) == 1000
+    monkeypatch.setattr(limits, "PROCESS_BYTES", 2**60)
+    assert limits._games_in_memory(*alone, tiny.CPU, matches) == 0
     monkeypatch.setattr("zerogo.system.distributed.local_rank_and_size", lambda: (1, 4))
-    assert slots._games_in_memory(*alone, tiny.CPU) == 250
+    assert limits._games_in_memory(*alone, tiny.CPU) == 250
     monkeypatch.setattr(runtime, "free_bytes", lambda device: None)
-    assert slots._games_in_memory(*alone, tiny.CPU) == slots.MOST
+    assert limits._games_in_memory(*alone, tiny.CPU) == limits.MOST_GAMES
 
 
 def test_a_run_keeps_what_it_has_chosen(pretended: list[int], tmp_path: Path, monkeypatch, capsys) -> None:
     """The numbers of games and leaves, and the precision; the start tries playouts if final matches need them."""
     asked, matches = [], ("pipeline.final_matches=true", "evaluation.opponents=['mcts:2']")
     monkeypatch.setattr(tuning, "pick_proven_dtype", lambda *values: asked.append(values[2:]) or torch.float32)
-    monkeypatch.setattr(slots, "_games_in_memory", lambda *_: 9)
+    monkeypatch.setattr(limits, "_games_in_memory", lambda *_: 9)
     words = (f"run.directory={tmp_path}", *AUTO[:2], "run.precision=auto", "pipeline.iterations=1")
     train(tiny.config(*words))
     said = capsys.readouterr().out

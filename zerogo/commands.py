@@ -97,7 +97,7 @@ def train_config(arguments: argparse.Namespace) -> Any:
     weights of a checkpoint has its encoder and network, which is printed, but for overrides. Of a run that is resumed
     without --config only the folder counts; its settings are saved there, see `resumed_overrides`."""
     from zerogo.config import load, with_overrides
-    from zerogo.pipeline.start import adopt_architecture
+    from zerogo.pipeline import adopt_architecture
     from zerogo.system import distributed
 
     path = arguments.config or Path("configs/quickstart.yaml")
@@ -189,7 +189,7 @@ def parse_selfplay(arguments: Sequence[str] | None = None) -> argparse.Namespace
 
 def main_selfplay(arguments: argparse.Namespace) -> None:
     """Plays games for a run, or writes games of a checkpoint."""
-    from zerogo.pipeline import generate, watch
+    from zerogo.pipeline.actors import generate, watch
     from zerogo.system import distributed, runtime
 
     if arguments.watch:

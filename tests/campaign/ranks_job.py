@@ -17,10 +17,10 @@ import tiny
 import torch
 from ranks import environments
 
-from zerogo import checkpoint, cli
+from zerogo import checkpoint, cli, pipeline
 from zerogo.errors import InputError, Interrupted
-from zerogo.pipeline import generate, run, snapshots, start, train
-from zerogo.pipeline.actors import Actor, Inbox
+from zerogo.pipeline import run, snapshots, train
+from zerogo.pipeline.actors import Actor, Inbox, generate
 from zerogo.pipeline.snapshots import Snapshots
 from zerogo.replay import shards
 from zerogo.system import distributed, runtime, signals
@@ -122,7 +122,7 @@ def other_code(folder: Path, rank: int) -> None:
 def other_folder(folder: Path, rank: int) -> None:
     (here := folder / f"machine{rank}").mkdir()
     os.chdir(here)
-    start.SEEN_WITHIN = 0.3
+    pipeline.SEEN_WITHIN = 0.3
     train(settings(Path(), "new"))
 
 

@@ -11,8 +11,7 @@ import tiny
 import torch
 
 from zerogo import checkpoint
-from zerogo.pipeline import Matches
-from zerogo.pipeline.matches import BackgroundMatches
+from zerogo.pipeline.matches import BackgroundMatches, Matches
 from zerogo.pipeline.snapshots import RunState
 from zerogo.system.telemetry import Telemetry
 

@@ -26,7 +26,8 @@ from matches import dying
 
 from zerogo import checkpoint
 from zerogo.errors import Interrupted
-from zerogo.pipeline import actors, snapshots, train, watch
+from zerogo.pipeline import actors, snapshots, train
+from zerogo.pipeline.actors import watch
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.system import distributed
 

@@ -13,7 +13,8 @@ import ranks_job
 import tiny
 
 from zerogo import checkpoint, cli
-from zerogo.pipeline import generate, snapshots
+from zerogo.pipeline import snapshots
+from zerogo.pipeline.actors import generate
 
 HERE = Path(__file__).parent
 ENVIRONMENT = os.environ | {

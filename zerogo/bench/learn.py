@@ -16,7 +16,8 @@ from typing import Any
 from zerogo import bench, checkpoint, cli, config
 from zerogo.config import Config
 from zerogo.errors import InputError
-from zerogo.pipeline import Matches, train
+from zerogo.pipeline import train
+from zerogo.pipeline.matches import Matches
 from zerogo.system.runtime import make_directory, write_atomically
 from zerogo.system.telemetry import Telemetry
 

@@ -42,7 +42,6 @@ from zerogo.system import bounds, distributed
 from zerogo.system.runtime import device_name, make_directory, make_output_folder
 from zerogo.system.signals import Signals, pipe_safe_streams
 from zerogo.system.telemetry import Progress
-from zerogo.tuning import slots
 
 FOLDER, REFUSED, MOST_REFUSED = "actors", "refused", 100  # refused shards, the newest ones, are kept to be looked at
 TAKEN, MOST_ACTORS = ".taken", 10_000  # of so many actors, those heard of last, it is known what was taken
@@ -382,7 +381,7 @@ class Actor:
         tuning.pick_epilogues(self.evaluator.network)
         self.about = {"run": run, "encoder": newest.encoder().name}
         sections = config.game, config.search, config.selfplay
-        search, settings, why = slots.fit_to_device(*sections, self.evaluator, setup.device)
+        search, settings, why = limits.fit_to_device(*sections, self.evaluator, setup.device)
         seed = int(rng.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
         self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
         machine = f"{device_name(setup.device)}, {kernels.in_use(setup.device)}"
@@ -440,7 +439,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     games = max(1, distributed.local_count(whole.slots)) if whole.slots else 0
     alone = {"slots": min(games, share), "sgf_share": 1.0, "simulations_schedule": ()}
     settings = replace(whole, **alone, full_simulations=whole.full_at(1.0))
-    search, settings, why = slots.fit_to_device(config.game, config.search, settings, evaluator, device, share)
+    search, settings, why = limits.fit_to_device(config.game, config.search, settings, evaluator, device, share)
     numbers = {"first_game": distributed.rank(), "stride": distributed.world_size()}
     selfplay = SelfPlay(config.game, search, settings, evaluator, device, config.run.seed, **numbers)
     selfplay.set_network(evaluator, checkpoint.step)

@@ -32,7 +32,6 @@ from zerogo.system import distributed
 from zerogo.system.runtime import code_revision, device_name, pick_device, remove_leftovers
 from zerogo.system.signals import Signals
 from zerogo.system.telemetry import Progress, Telemetry
-from zerogo.tuning import slots
 
 METRICS_EVERY = 8  # training steps from one computation of the heads' metrics, which takes time, to the next
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
@@ -114,7 +113,7 @@ class Run:
         earlier = () if start is None else start.config.evaluation.opponents
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype, earlier)
         self.config = config
-        self.config, why = slots.pick(config, start and start.config, self._evaluator, self.device)
+        self.config, why = limits.pick_slots(config, start and start.config, self._evaluator, self.device)
         if self.config.selfplay.slots != config.selfplay.slots:  # `limits.plan` did not know the number
             limits.plan_disk(self.config, limits.memory(self.config, self.device)["selfplay.slots"], self.device)
         for line in [] if start is None else snapshots.changes(start.config, self.config):
