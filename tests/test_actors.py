@@ -18,8 +18,7 @@ from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import actors, snapshots
 from zerogo.pipeline.actors import Actor, Inbox
 from zerogo.pipeline.snapshots import RunState
-from zerogo.replay import load_with_about, save_shard
-from zerogo.replay.shards import MOST_ABOUT
+from zerogo.replay.shards import MOST_ABOUT, load_with_about, save_shard
 from zerogo.selfplay import SelfPlayResult
 from zerogo.system.signals import Signals
 from zerogo.system.telemetry import Progress

@@ -17,7 +17,7 @@ from zerogo.analysis.engine import AnalysisEngine
 from zerogo.analysis.query import FIELDS, AnalysisSettings, parse, read_config
 from zerogo.errors import InputError, quote
 from zerogo.gtp.engine import COMMANDS
-from zerogo.replay import load_shard
+from zerogo.replay.shards import load_shard
 from zerogo.system import bounds
 from zerogo.system.runtime import MOST_OF_A_LINE
 

@@ -20,7 +20,8 @@ from zerogo.config import Config, NetworkConfig, with_overrides
 from zerogo.config.sections import KATAGO_HEADS, TRUNK
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
-from zerogo.network import KataGoNetwork, inference_copy, katago_format
+from zerogo.network import inference_copy, katago_format
+from zerogo.network.katago import KataGoNetwork
 from zerogo.network.trainer import Trainer, make_optimizer
 from zerogo.pipeline import adopt_architecture, train
 from zerogo.players.analyst import make_analyst, make_player

@@ -13,7 +13,8 @@ from limits import within
 from zerogo import board, replay
 from zerogo.config import ReplayConfig
 from zerogo.errors import InputError
-from zerogo.replay import Replay, Samples, load_shard, save_shard, window
+from zerogo.replay import Replay, Samples, window
+from zerogo.replay.shards import load_shard, save_shard
 from zerogo.rules import Rules
 
 SETTINGS = ReplayConfig(min_window=64, capacity=256, shard_samples=32, reuse=2.0)
@@ -101,7 +102,7 @@ def test_a_batch_holds_the_state_that_was_played(size):
 
 
 def test_draws_are_uniform_over_the_window_and_its_symmetries(monkeypatch):
-    monkeypatch.setattr(replay.buffer, "VALIDATION_SHARE", 0.0)
+    monkeypatch.setattr(replay, "VALIDATION_SHARE", 0.0)
     buffer = filled(total=200)
     seen, symmetries = torch.zeros(200), torch.zeros(8)
     buffer.credit = 1e9
@@ -131,7 +132,7 @@ def test_credit_is_earned_spent_and_capped():
 
 def test_held_out_games_are_only_drawn_for_validation(monkeypatch):
     assert 4000 < int(replay.is_held_out(torch.arange(100_000)).sum()) < 6000
-    monkeypatch.setattr(replay.buffer, "VALIDATION_SHARE", 0.3)
+    monkeypatch.setattr(replay, "VALIDATION_SHARE", 0.3)
     buffer = filled(total=240)
     buffer.credit = 1e9
     trained = set((buffer.sample_batch(2000).samples.root_value.to(torch.int64) // 4).tolist())
@@ -153,7 +154,7 @@ def test_the_ring_keeps_the_newest_and_grows_only_as_needed():
 def test_the_ring_lies_on_a_gpu_with_room_for_it(monkeypatch):
     settings, needed = dataclasses.replace(SETTINGS, capacity=1000), 1000 * 608
     for free, kind in ((4 * needed, "cuda"), (4 * needed - 1, "cpu"), (None, "cpu")):
-        monkeypatch.setattr(replay.buffer, "free_bytes", lambda device, free=free: free)
+        monkeypatch.setattr(replay, "free_bytes", lambda device, free=free: free)
         assert replay.device_for(settings, 9, torch.device("cuda")).type == kind
         assert replay.device_for(settings, 9, torch.device("cpu")).type == "cpu"
 

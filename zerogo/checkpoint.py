@@ -20,7 +20,8 @@ from torch import Tensor
 from zerogo.config import Config, from_dict
 from zerogo.errors import InputError, quote, refuse_os_errors
 from zerogo.features import Encoder, make_encoder
-from zerogo.network import KataGoNetwork, Network, katago_format
+from zerogo.network import Network, katago_format
+from zerogo.network.katago import KataGoNetwork
 from zerogo.rules import coords
 from zerogo.system import bounds
 from zerogo.system.runtime import code_revision, write_atomically

@@ -61,14 +61,14 @@ MUTATIONS = [
     Mutation("kernels/cpu/tree.py", "value, score = -value, -score\n    for", "score = -score\n    for", "search_toys"),
     Mutation("kernels/cpu/tree.py", "leaves.result[k] if leaves.finished[k] else leaves", "leaves", "search_toys"),
     # Replay
-    Mutation("replay/buffer.py", "(total**a - c**a)", "total**a", "replay"),
+    Mutation("replay/__init__.py", "(total**a - c**a)", "total**a", "replay"),
     Mutation(
-        "replay/buffer.py",
+        "replay/__init__.py",
         "torch.arange(self._num_stored - number, self._num_stored)",
         "torch.arange(number)",
         "replay",
     ),
-    Mutation("replay/buffer.py", "append(numbers[~is_held])", "append(numbers)", "replay"),
+    Mutation("replay/__init__.py", "append(numbers[~is_held])", "append(numbers)", "replay"),
 ]
 NAMES = [f"{mutation.path}:{1 + number}" for number, mutation in enumerate(MUTATIONS)]
 

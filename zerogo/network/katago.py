@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from zerogo.network import OFF_BOARD_LOGIT, Network, pool
 from zerogo.network.fused import FusedConv, fast_relu
-from zerogo.network.tower import OFF_BOARD_LOGIT, Network, pool
 
 PLANES, GLOBALS = 22, 19
 SUPERKO, TERRITORY = 6, 9  # indices of the global inputs

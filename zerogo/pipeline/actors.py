@@ -34,7 +34,8 @@ from zerogo.evaluator import SEARCH_HEADS, Evaluator
 from zerogo.pipeline import limits, sanity_checks
 from zerogo.pipeline.matches import load_player
 from zerogo.pipeline.snapshots import RunState
-from zerogo.replay import Samples, load_with_about, save_shard, shard_path
+from zerogo.replay import Samples
+from zerogo.replay.shards import load_with_about, save_shard, shard_path
 from zerogo.rules import SCORING, SUPERKO
 from zerogo.selfplay import EndReason, SelfPlay, SelfPlayResult
 from zerogo.selfplay.record import write_games

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from zerogo import board, sgf
 from zerogo.kernels import copies
-from zerogo.replay import POSITIONS, Samples, layout
+from zerogo.replay import Samples
+from zerogo.replay.samples import POSITIONS, layout
 from zerogo.rules import Rules
 from zerogo.system.runtime import write_atomically
 
