@@ -90,4 +90,4 @@ def read_ladders(state: board.State, way: str = "numba", most: int | None = None
     most = most if most is not None else MOST_OF_KATAGO if as_katago else MOST_ANSWERS
     ko = state.ko if as_katago else None
     given = on(device_of(way), [state.black, state.white, state.on_board, None, most, ko])
-    return Ladders(*on(CPU, list(module("ladders", way).read(*given))))
+    return Ladders(*on(CPU, list(module("ladders", way).read_ladders(*given))))

@@ -22,7 +22,7 @@ from zerogo import kernels
 from zerogo.kernels import copies
 
 HAS_NUMBA = importlib.util.find_spec("numba") is not None
-loops = importlib.import_module("zerogo.kernels.cpu.loops") if HAS_NUMBA else None
+loops = importlib.import_module("zerogo.kernels.cpu") if HAS_NUMBA else None
 needs_numba = pytest.mark.skipif(not HAS_NUMBA, reason="no numba")
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -148,8 +148,8 @@ def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
         folder.mkdir()
         os.utime(folder, (seconds, seconds))
     script = tmp_path / "script.py"
-    lines = "from zerogo import kernels", "from zerogo.kernels.cpu import loops"
-    script.write_text("\n".join([*lines, "print(kernels.cache_folder(), loops.kernel(lambda x: x + 1)(1))"]))
+    lines = "from zerogo import kernels", "from zerogo.kernels import cpu"
+    script.write_text("\n".join([*lines, "print(kernels.cache_folder(), cpu.kernel(lambda x: x + 1)(1))"]))
     for home, is_kept in ((tmp_path, True), (Path("/proc/nowhere"), False)):
         settings = os.environ | {"NUMBA_CACHE_DIR": str(home), "PYTHONPATH": str(Path(__file__).parent.parent)}
         done = subprocess.run((sys.executable, str(script)), env=settings, capture_output=True, text=True)

@@ -22,7 +22,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from zerogo import checkpoint, sgf
 from zerogo.errors import Interrupted
-from zerogo.kernels.cpu import loops
+from zerogo.kernels import cpu as loops
 from zerogo.pipeline import snapshots
 from zerogo.system.runtime import write_atomically
 from zerogo.system.signals import Signals

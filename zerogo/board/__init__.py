@@ -30,7 +30,7 @@ from zerogo.board.position import (
 )
 from zerogo.errors import InputError
 from zerogo.kernels import copies
-from zerogo.kernels.arguments import HistoryFields
+from zerogo.kernels.shared import HistoryFields
 from zerogo.rules import SIMPLE, SITUATIONAL, GameRules, RulesBatch
 
 RECENT = 7  # previous positions kept for the encoders (AlphaGo Zero uses 8 positions)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.kernels.arguments import TACTICS
+from zerogo.kernels.shared import TACTICS
 
 MOST_ANSWERS, MOST_OF_KATAGO = 1000, 25_000  # listed while reading one first move of a ladder
 
@@ -72,6 +72,6 @@ def _read(name: str, *arguments: Any) -> list[Tensor]:
     device = arguments[0].device
     fast = kernels.module_for(name, device)
     if fast is not None:
-        return fast.read(*arguments)
+        return getattr(fast, f"read_{name}")(*arguments)
     on_host = [value.cpu() if isinstance(value, Tensor) else value for value in arguments]
-    return [tensor.to(device) for tensor in kernels.cpu_loops(name).read(*on_host)]
+    return [tensor.to(device) for tensor in getattr(kernels.cpu_loops(name), f"read_{name}")(*on_host)]

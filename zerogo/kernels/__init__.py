@@ -1,10 +1,10 @@
 """Compiled versions of the hot operations, and the one place that selects them.
 
-`cpu/` has loops over games, compiled by Numba, `cuda/` has Triton kernels, one program per game. Both have modules with
-the same names and functions, with the same arguments and results; a few exist only for the CPU (`board.replace_`). The
-torch operations that they replace run on any device and are the reference in the tests. Torch takes over if the
-compiler is missing or broken, and for modules that compute wrongly on a machine (`refuse`). Tactics and ladders have no
-torch version: `cpu_loops` gives the CPU's for all devices."""
+`cpu/` has loops over games, compiled by Numba, `cuda/` has Triton kernels, one program per game. Both have the same
+kernels by name, in files of the same names, and functions with the same arguments and results; a few exist only for the
+CPU (`board.replace_`). The torch operations that they replace run on any device and are the reference in the tests.
+Torch takes over if the compiler is missing or broken, and for kernels that compute wrongly on a machine (`refuse`).
+Tactics and ladders have no torch version: `cpu_loops` gives the CPU's for all devices."""
 
 import contextlib
 import hashlib
@@ -25,25 +25,28 @@ from types import ModuleType
 
 import torch
 
-# The modules without a torch version, by a pattern for the names of the groups that need them.
+# The kernels without a torch version, by a pattern for the names of the groups that need them.
 READERS = {"ladders": "ladder", "tactics": "liberties|capture_size|captures|self_atari|connects|weakest|ko_takes"}
 OPTIONAL = ("playouts", *READERS)  # that many programs do not need
 COMMON = ("board", "tree", "leaf_states", "planes", "scoring", *OPTIONAL)
-NAMES = {"cpu": COMMON, "cuda": (*COMMON, "draws", "roots", "epilogues")}  # the modules by device type
-NOTHING = "", ""  # a module that does not exist, see `only`
+NAMES = {"cpu": COMMON, "cuda": (*COMMON, "draws", "roots", "epilogues")}  # the kernels by device type
+# The files of those that are in a file of another name.
+FILES = {"leaf_states": "board", "tactics": "planes", "epilogues": "planes", "playouts": "scoring", "draws": "rows"}
+NOTHING = "", ""  # kernels that do not exist, see `only`
 ALL = {*NAMES["cpu"], *NAMES["cuda"]}
 COMPILERS = {"cpu": "numba", "cuda": "triton"}  # by kind of device
 KEPT_FOLDERS = 4  # of compiled kernels in one place, one per version of zerogo
 OLDEST = (7, 5)  # the lowest compute capability for which Triton compiles
 PACKAGE = Path(__file__).parents[1]
 _only: tuple[str, str] | None = None  # see `only`
-_refused: dict[str, dict[str, str]] = {kind: {} for kind in COMPILERS}  # the reasons, by device type and module
-untried: dict[str, dict[int, Callable[[], object]]] = {}  # trials of modules before their first use, by side of boards
+_refused: dict[str, dict[str, str]] = {kind: {} for kind in COMPILERS}  # the reasons, by device type and name
+untried: dict[str, dict[int, Callable[[], object]]] = {}  # trials of kernels before their first use, by side of boards
 _trying = threading.RLock()
 
 
 def module_for(name: str, device: torch.device) -> ModuleType | None:
-    """Returns the kernels `name` ("board", "tree", …) for a device, None if there are none or none are wanted."""
+    """Returns the module with the kernels `name` ("board", "tree", …) for a device, None if there are none or none are
+    wanted."""
     if _only is not None:
         return _module(*_only) if name == _only[0] else None
     try_first(name)
@@ -51,7 +54,7 @@ def module_for(name: str, device: torch.device) -> ModuleType | None:
 
 
 def try_first(name: str) -> None:
-    """Tries a module now, unless it was tried, and not in the middle of a game; other threads wait meanwhile."""
+    """Tries kernels now, unless they were tried, and not in the middle of a game; other threads wait meanwhile."""
     if name in untried and _only is None:
         with _trying:
             for attempt in untried.get(name, {}).values():
@@ -73,7 +76,7 @@ def are_in_use(kind: str) -> bool:
 
 
 def refuse(kind: str, name: str, why: str) -> bool:
-    """Replaces a module by torch from now on, and returns whether that is new. why: a sentence without its subject. The
+    """Replaces kernels by torch from now on, and returns whether that is new. why: a sentence without its subject. The
     CPU's tactics and ladders then run as Python, which disables all of the CPU's kernels."""
     if name in _refused[kind]:
         return False
@@ -87,18 +90,20 @@ def refuse(kind: str, name: str, why: str) -> bool:
 
 
 def cpu_loops(name: str) -> ModuleType:
-    """Returns the CPU's kernels `name` ("ladders" or "tactics"), which have no torch version, for devices without
-    kernels. Without Numba they are Python loops."""
+    """Returns the module with the CPU's kernels `name` ("ladders" or "tactics"), which have no torch version, for
+    devices without kernels. Without Numba they are Python loops."""
     try_first(name)
-    return importlib.import_module(f"zerogo.kernels.cpu.{name}")
+    return _import("cpu", name)
+
+
+def _import(kind: str, name: str) -> ModuleType:
+    return importlib.import_module(f"zerogo.kernels.{kind}.{FILES.get(name, name)}")
 
 
 @cache
 def _module(name: str, kind: str) -> ModuleType | None:
-    if kind not in COMPILERS or _obstacle(kind) is not None:
-        return None
-    full_name = f"zerogo.kernels.{kind}.{name}"
-    return importlib.import_module(full_name) if importlib.util.find_spec(full_name) is not None else None
+    is_there = name in NAMES.get(kind, ()) and _obstacle(kind) is None
+    return _import(kind, name) if is_there else None
 
 
 @cache
@@ -156,7 +161,7 @@ def plain() -> AbstractContextManager[None]:
 
 @contextmanager
 def only(name: str, kind: str) -> Iterator[None]:
-    """Disables all kernels inside a `with` block except one module's for a device type, regardless of the tensors'
+    """Disables all kernels inside a `with` block except those of one name for a device type, regardless of the tensors'
     device."""
     global _only
     before, _only = _only, (name, kind)

@@ -97,7 +97,7 @@ def _play_games(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def play_out(state: board.State, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the same as `kernels.cpu.playouts.play_out`, with the same draws, by the rules of `board.position`."""
+    """Returns the same as `kernels.cpu.scoring.play_out`, with the same draws, by the rules of `board.position`."""
     parents = torch.arange(len(keys)) // (len(keys) // state.num_games)
     position = Position(**{field.name: getattr(state, field.name)[parents] for field in fields(Position)})
     on_board, cap, begun = state.on_board[parents], position.ply + longest[parents], position.ply

@@ -211,7 +211,7 @@ def _playouts_cases(games: board.State, kind: str) -> Iterator[Case]:
 
 
 def _picked(planes: Tensor, drawn: Tensor) -> Tensor:
-    """Returns a point of each plane or the pass, as `kernels.cpu.playouts.pick`."""
+    """Returns a point of each plane or the pass, as `kernels.cpu.scoring.pick`."""
     if (fast := kernels.module_for("playouts", planes.device)) is not None:
         return fast.pick(planes, drawn)
     until = flood.unpack_rows(planes).flatten(1).cumsum(1)

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu.loops import inline, kernel, over_games
-from zerogo.kernels.cpu.strings import EMPTY, OFF, find_strings, new_board
+from zerogo.kernels.cpu import inline, kernel, over_games
+from zerogo.kernels.cpu.planes import EMPTY, OFF, find_strings, new_board
 
 CAUGHT, SAFE, GIVEN_UP = range(3)
 SEVERAL = 3  # liberties that save a string
@@ -51,7 +51,7 @@ FIRST_MOVE, TRIED, TO_TRY, BAN, BEFORE, AFTER, NEXT, END = 0, 2, 3, 4, 5, 6, 7, 
 LEVEL = 9
 
 
-def read(
+def read_ladders(
     black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, max_answers: int, ko: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """Returns the fields of `features.readings.Ladders` for B positions: strings that are caught, first moves that
@@ -65,12 +65,16 @@ def read(
     given_up = torch.zeros(len(black), dtype=torch.int64)
     movers = torch.zeros(len(black), dtype=torch.int8) if mover is None else mover
     bans = torch.full((len(black),), -1, dtype=torch.int16) if ko is None else ko
-    over_games(_read, len(black), black, white, on_board, movers, max_answers, bans, ko is not None, *ladders, given_up)
+    over_games(
+        _read_ladders, len(black), black, white, on_board, movers, max_answers, bans, ko is not None, *ladders, given_up
+    )
     return *ladders.unbind(0), given_up
 
 
 @kernel
-def _read(first, last, black, white, on_board, mover, max_answers, ko, as_katago, caught, catching, escaping, given_up):
+def _read_ladders(
+    first, last, black, white, on_board, mover, max_answers, ko, as_katago, caught, catching, escaping, given_up
+):
     size = black.shape[1]
     work, (board, stones, empty, root) = _new(size, max_answers), new_board(size)
     work[AS_KATAGO] = as_katago

@@ -17,9 +17,20 @@ import torch
 from torch import Tensor
 
 from zerogo.kernels import shared
-from zerogo.kernels.arguments import CHOICE_NUMBERS, LANDED, SELECTED, Leaves, Searches, Slots, Trees
-from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
-from zerogo.kernels.shared import ILLEGAL, NULL_NODE, ROOT, UNVISITED
+from zerogo.kernels.cpu import array, inline, kernel, over_games
+from zerogo.kernels.shared import (
+    CHOICE_NUMBERS,
+    ILLEGAL,
+    LANDED,
+    NULL_NODE,
+    ROOT,
+    SELECTED,
+    UNVISITED,
+    Leaves,
+    Searches,
+    Slots,
+    Trees,
+)
 
 ZERO, ONE, WORST = np.float32(0), np.float32(1), np.float32(-np.inf)
 TINY = np.float32(shared.TINY)

@@ -23,10 +23,10 @@ PLANES = tl.constexpr(6)  # of a frame
 READING, SAFE, CAUGHT, GIVEN_UP = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 
 
-def read(
+def read_ladders(
     black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, max_answers: int, ko: Tensor | None = None
 ) -> tuple[Tensor, ...]:
-    """Returns the ladders of B positions; see `cpu.ladders.read`."""
+    """Returns the ladders of B positions; see `cpu.ladders.read_ladders`."""
     num_games, size = black.shape
     ladders = torch.zeros(3, num_games, 2, size, dtype=torch.int32, device=black.device)
     given_up = torch.zeros(num_games, dtype=torch.int32, device=black.device)

@@ -1,4 +1,9 @@
-"""Encoders' planes on CUDA, painted in one launch."""
+"""What encoders and networks need on CUDA: tactics, one program per game, string by string, without waiting for the
+host; planes, painted in one launch; and the steps after a convolution of a playing network.
+
+A flood of a string's stones finds its liberties, and so what a move on each of them joins or captures. Tiles, with a
+row of the board per lane, add up these numbers; several numbers share a word. Only moves that join several strings, or
+join one and capture another, need a separate flood."""
 
 from functools import cache
 
@@ -8,11 +13,117 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels.cuda import launch
-from zerogo.kernels.shared import COUNTS, ROWS
+from zerogo.kernels.cuda.rows import LANES, any_point, count, first_plane, flood, load_rows, neighbours, shifts
+from zerogo.kernels.shared import COUNTS, ROWS, TACTICS
 
-BLOCK = 1024  # elements per program
+# The fields of the tiles' words, for a move: `joined` has the stones that it joins, their strings, and the stones that
+# the opponent would capture there; `after` has its liberties and the stones that it captures. A board has at most 625
+# points.
+STRING, LOST, TAKEN = tl.constexpr(1 << 10), tl.constexpr(1 << 13), tl.constexpr(1 << 12)
+MANY = tl.constexpr(1 << 14)  # more liberties than any string has
+BLOCK = 1024  # elements per program, of planes and of a convolution's output
 MOST_INT32 = 2**31 - BLOCK
 IS_ROWS, IS_COUNTS = tl.constexpr(ROWS), tl.constexpr(COUNTS)
+
+
+# Tactics
+
+
+def read_tactics(own_stones: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
+    """Returns the tactics of B positions: int16 [8, B, N, N]; see `cpu.planes.read_tactics`."""
+    num_games, size = own_stones.shape
+    numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16, device=own_stones.device)
+    sizes = {"N": size, "COLUMNS": triton.next_power_of_2(size), "num_warps": 1}
+    launch(tactics_kernel, num_games, own_stones, opponent, on_board, legal, numbers, **sizes)
+    return numbers
+
+
+@triton.jit
+def tactics_kernel(owns, opponents, on_board, legal, numbers, N: tl.constexpr, COLUMNS: tl.constexpr):
+    """Reads one game and writes its part of `numbers`."""
+    game = tl.program_id(0).to(tl.int64)
+    own_stones, opponent, moves = load_rows(owns, game, N), load_rows(opponents, game, N), load_rows(legal, game, N)
+    stones = own_stones | opponent
+    empty = load_rows(on_board, game, N) & ~stones
+    weak, hard, joined, after, near = _strings(own_stones, opponent, empty, COLUMNS)
+    after = _after_hard(own_stones, weak, empty, hard & moves, after, COLUMNS)
+    row, column = tl.arange(0, LANES)[:, None], tl.arange(0, COLUMNS)[None, :]
+    place, step = numbers + (game * N + row) * N + column, tl.num_programs(0).to(tl.int64) * N * N
+    inside = (row < N) & (column < N)
+    may, size, liberties = _tile(moves, COLUMNS), 1 + joined % STRING, after % TAKEN
+    tl.store(place, near * _tile(stones, COLUMNS), inside)
+    tl.store(place + step, may * (after // TAKEN), inside)
+    tl.store(place + 2 * step, joined // LOST, inside)
+    tl.store(place + 3 * step, may * liberties, inside)
+    tl.store(place + 4 * step, may * size, inside)
+    tl.store(place + 5 * step, may * tl.where(liberties < 2, size, 0), inside)
+    tl.store(place + 6 * step, may * (joined % LOST // STRING), inside)
+    tl.store(place + 7 * step, tl.where(near == MANY, 0, near * _tile(empty, COLUMNS)), inside)
+
+
+@triton.jit
+def _strings(own_stones, opponent, empty, COLUMNS: tl.constexpr):
+    """Goes through the strings. Returns the opponent's strings in atari, the moves that need a flood, and three tiles:
+    `joined`, `after`, and the liberties of the string on a point or of the opponent's weakest next to it."""
+    none = tl.zeros_like(own_stones)
+    weak, once, twice, takes = none, none, none, none
+    joined, after = tl.zeros([LANES, COLUMNS], tl.int32), tl.zeros([LANES, COLUMNS], tl.int32)
+    near = _tile(empty, COLUMNS) * MANY
+    left = own_stones | opponent
+    while any_point(left):
+        seed = first_plane(left)
+        is_own = any_point(seed & own_stones)
+        string = flood(seed, tl.where(is_own, own_stones, opponent))
+        left &= ~string
+        liberties = neighbours(string) & empty
+        number, size, liberty_tile = count(liberties), count(string), _tile(liberties, COLUMNS)
+        near += number * _tile(string, COLUMNS)
+        if is_own:
+            joined += liberty_tile * (size + STRING + tl.where(number == 1, size * LOST, 0))
+            after += liberty_tile * (number - 1 + _numbers_beside(empty & ~liberties, COLUMNS))
+            twice |= once & liberties
+            once |= liberties
+        else:
+            near = tl.where(liberty_tile != 0, tl.minimum(near, number), near)
+            after += liberty_tile * tl.where(number == 1, size * TAKEN, 0)
+            weak |= tl.where(number == 1, string, 0)
+            takes |= tl.where(number == 1, liberties, 0)
+    after += _tile(~once, COLUMNS) * _numbers_beside(empty | weak, COLUMNS)
+    return weak, twice | (once & takes), joined, after, near
+
+
+@triton.jit
+def _after_hard(own_stones, weak, empty, hard, after, COLUMNS: tl.constexpr):
+    """Returns the tile `after` with the liberties of moves that need a flood: the points next to the new string that
+    are empty or were captured."""
+    while any_point(hard):
+        move = first_plane(hard)
+        hard &= ~move
+        string, dead = flood(move, own_stones | move), flood(neighbours(move) & weak, weak)
+        number = count(neighbours(string) & (empty | dead) & ~move)
+        after = tl.where(_tile(move, COLUMNS) != 0, after - after % TAKEN + number, after)
+    return after
+
+
+@triton.jit
+def _tile(rows, COLUMNS: tl.constexpr):
+    """Returns bit rows as points: int32 [32] -> int32 [32, COLUMNS], 0 or 1."""
+    return (rows[:, None] >> tl.arange(0, COLUMNS)[None, :]) & 1
+
+
+@triton.jit
+def _numbers_beside(rows, COLUMNS: tl.constexpr):
+    """Returns how many neighbours of each point are in the plane: int32 [32] -> int32 [32, COLUMNS]. The shifts are
+    added bitwise."""
+    left, right, up, down = shifts(rows)
+    across, along = left ^ right, up ^ down
+    ones = across ^ along
+    twos = (left & right) ^ (up & down) ^ (across & along)
+    fours = left & right & up & down
+    return _tile(ones, COLUMNS) + 2 * _tile(twos, COLUMNS) + 4 * _tile(fours, COLUMNS)
+
+
+# Planes
 
 
 def paint(spans: tuple[tuple[int, int], ...], rows: Tensor, counts: Tensor, dtype: torch.dtype) -> Tensor:
@@ -63,3 +174,43 @@ def paint_kernel(
         count = tl.load(counts + index.to(tl.int64) * (total // C) + point, exists & is_count, 0).to(tl.int32)
         result = tl.where(is_count, (tl.minimum(count, greatest) == number).to(tl.int32), result)
     tl.store(planes + element, result.to(tl.float32).to(planes.dtype.element_ty), exists)
+
+
+# The steps after a convolution: bias, residual, relu, and zero off the board, in one pass over its output instead of
+# three or four.
+
+
+def finish_(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor | None, relu: bool) -> Tensor:
+    """Overwrites y, [B, C, N, N] in channels_last memory, with y + bias + residual, with relu if requested, 0 off the
+    board, and returns it. Sums are in float32, rounded once.
+
+    bias: [C]. residual: [B, C, N, N] or [B, C, 1, 1]. on_board: bool [B, N, N]. The last three may be of any type."""
+    num_games, channels, size, _ = y.shape
+    assert y.is_contiguous(memory_format=torch.channels_last), f"y has the strides {y.stride()}, not channels_last"
+    by_game = residual is not None and residual.shape[-1] != size
+    if residual is not None:
+        residual = residual.contiguous(memory_format=torch.channels_last)
+    mask = None if on_board is None else on_board.contiguous()
+    if total := y.numel():
+        sizes = {"C": channels, "P": size * size, "BY_GAME": by_game, "RELU": relu, "BLOCK": BLOCK}
+        finish_kernel[(triton.cdiv(total, BLOCK),)](y, bias, residual, mask, total, **sizes, num_warps=4)
+    return y
+
+
+@triton.jit(do_not_specialize=["total"])
+def finish_kernel(
+    y, bias, residual, on_board, total,
+    C: tl.constexpr, P: tl.constexpr, BY_GAME: tl.constexpr, RELU: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Finishes BLOCK numbers in memory order: neighbours differ in the channel."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    exists, channel = at < total, at % C
+    value = tl.load(y + at, mask=exists).to(tl.float32) + tl.load(bias + channel, mask=exists).to(tl.float32)
+    if residual is not None:
+        place = at // (C * P) * C + channel if BY_GAME else at
+        value += tl.load(residual + place, mask=exists).to(tl.float32)
+    if RELU:
+        value = tl.where(value < 0, 0.0, value)  # NaN stays NaN
+    if on_board is not None:
+        value = tl.where(tl.load(on_board + at // C, mask=exists, other=0) != 0, value, 0.0)
+    tl.store(y + at, value.to(y.dtype.element_ty), mask=exists)

@@ -10,10 +10,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.kernels.arguments import Searches, Trees, fields_of
-from zerogo.kernels.cuda import draws, launch, tree
+from zerogo.kernels.cuda import launch, rows, tree
 from zerogo.kernels.cuda.tree import ILLEGAL, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED, empty_nodes, write_node
-from zerogo.kernels.shared import Purpose
+from zerogo.kernels.shared import Purpose, Searches, Trees, fields_of
 
 NOISE, SYMMETRY = tl.constexpr(int(Purpose.NOISE)), tl.constexpr(int(Purpose.SYMMETRY))
 
@@ -146,7 +145,7 @@ def begin_kernel(
     if places is not None:
         place = tl.load(places + k * KIND.ACTIONS + moves, mask=exists, other=0)
     key = tl.load(move_keys + k)
-    noise = draws.gumbel_at(draws.key_of(key, NOISE), place)
+    noise = rows.gumbel_at(rows.key_of(key, NOISE), place)
     if explores is not None:
         noise = tl.where(tl.load(explores + k) != 0, noise, 0.0)
     tl.store(searches.kept_visits + at_root, kept.to(tl.float32), mask=exists)
@@ -155,7 +154,7 @@ def begin_kernel(
     budget = tl.where(tl.load(trees.terminal + row) != 0, 0, tl.load(budgets + k))
     tl.store(searches.budget + game, budget)
     tl.store(searches.done + game, budget * 0)
-    tl.store(symmetry_keys + game, draws.key_of(key, SYMMETRY))
+    tl.store(symmetry_keys + game, rows.key_of(key, SYMMETRY))
     considered = tl.minimum(tl.sum((children != ILLEGAL).to(tl.int32), 0), max_considered)
     _halve(
         searches.target_visits + game * longest, searches.phase_end + game * longest, considered, budget, longest, KIND

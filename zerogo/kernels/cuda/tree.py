@@ -22,9 +22,8 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels import shared
-from zerogo.kernels.arguments import CHOICE_NUMBERS, LANDED, SELECTED, Leaves, Searches, Slots, Trees, fields_of
 from zerogo.kernels.cuda import launch
-from zerogo.kernels.shared import tries
+from zerogo.kernels.shared import CHOICE_NUMBERS, LANDED, SELECTED, Leaves, Searches, Slots, Trees, fields_of, tries
 
 NULL_NODE, ROOT = tl.constexpr(shared.NULL_NODE), tl.constexpr(shared.ROOT)
 UNVISITED, ILLEGAL = tl.constexpr(shared.UNVISITED), tl.constexpr(shared.ILLEGAL)
