@@ -33,8 +33,7 @@ from zerogo.errors import Interrupted
 from zerogo.evaluator import SYMMETRIES, Evaluator
 from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network, inference_copy
-from zerogo.network.losses import LOSSES
-from zerogo.network.trainer import Trainer
+from zerogo.network.trainer import LOSSES, Trainer
 from zerogo.pipeline.actors import Actor, Inbox
 from zerogo.players.analyst import SearchPlayer
 from zerogo.players.playout import PlayoutEvaluator

@@ -15,8 +15,7 @@ from zerogo.config import NetworkConfig, TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import Network
-from zerogo.network.losses import LOSSES, Targets, loss_terms, metrics
-from zerogo.network.trainer import WEIGHT_DECAY, Trainer
+from zerogo.network.trainer import LOSSES, WEIGHT_DECAY, Targets, Trainer, head_metrics, loss_terms
 from zerogo.replay import TrainingBatch
 from zerogo.rules import Rules
 
@@ -48,13 +47,13 @@ def make_targets(**changes: torch.Tensor) -> Targets:
 
 def loss_of(name: str, output: torch.Tensor, targets: Targets, weight: float = 1.0) -> torch.Tensor:
     parts = loss_terms({name: output}, targets, {name: weight})
-    loss, found = parts[0][0].sum() / weight, metrics({name: output.detach()}, targets, {name: weight}, parts)
+    loss, found = parts[0][0].sum() / weight, head_metrics({name: output.detach()}, targets, {name: weight}, parts)
     assert len(parts) == 1 and torch.isclose(found[f"{name}_loss"], loss)
     return loss
 
 
 def metrics_of(name: str, output: torch.Tensor, targets: Targets) -> dict[str, torch.Tensor]:
-    return metrics({name: output}, targets, {name: 1.0}, [])
+    return head_metrics({name: output}, targets, {name: 1.0}, [])
 
 
 def test_policy_loss() -> None:

@@ -19,7 +19,6 @@ from zerogo import kernels
 from zerogo.board import flood
 from zerogo.board.position import (
     BLACK,
-    WHITE,
     Position,
     find_atari,
     hash_stones,
@@ -43,11 +42,6 @@ FIRST_WIDTH = 32  # H after the first move; it doubles when it is full, so it is
 HISTORY = HistoryFields._fields  # which a move updates
 KEY_BITS, FIELD = 6, 10  # bits of a key that one sum counts, in fields that hold counts up to 625 points
 HISTORY_CHUNK = 16  # remembered positions compared at a time with all points, to bound memory
-
-__all__ = [
-    "BLACK", "NO_MOVE", "WHITE", "Position", "State", "from_stones", "legal_actions", "new_games", "put_", "step",
-    "step_",
-]  # fmt: skip
 
 
 @dataclass(frozen=True)

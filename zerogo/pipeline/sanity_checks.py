@@ -16,6 +16,7 @@ from torch import Tensor
 
 from zerogo import board, scoring
 from zerogo.board import symmetry
+from zerogo.board.position import BLACK, WHITE
 from zerogo.config import GameConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
@@ -107,7 +108,7 @@ def of_samples(samples: Samples) -> dict[str, float]:
     learned = samples.policy_weight > 0
     illegal = torch.where(board.legal_actions(state), 0.0, samples.policy.to(torch.float32)).sum(1)
     is_known = (samples.board_weight > 0) & (samples.scoring == AREA)
-    komi = torch.where(samples.to_play == board.BLACK, -samples.komi, samples.komi)
+    komi = torch.where(samples.to_play == BLACK, -samples.komi, samples.komi)
     owned = samples.ownership.to(torch.float32).sum((1, 2)) + komi
     numbers = {
         "target_on_illegal_moves": _maximum(illegal[learned]),
@@ -161,8 +162,8 @@ def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
     owners = torch.where(holders == owners, owners, 0)  # points with dead stones on them have no certain owner
     decided = (black.abs() > last.size.to(torch.float32)) & (standing.sign() == black.sign())
     value_shares, owner_shares = [], []
-    for colour in (board.BLACK, board.WHITE):
-        sign = 1 if colour == board.BLACK else -1
+    for colour in (BLACK, WHITE):
+        sign = 1 if colour == BLACK else -1
         moved = replace(last, to_play=torch.full_like(last.to_play, colour), passes=torch.zeros_like(last.passes))
         evaluation = evaluator(moved.state().to(evaluator.network.device))
         value_shares.append(_share((evaluation.value.cpu() * black * sign > 0)[decided]))

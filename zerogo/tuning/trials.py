@@ -34,7 +34,7 @@ from zerogo.features import Encoder
 from zerogo.features.readings import read_ladders, read_tactics
 from zerogo.kernels.shared import NULL_NODE, ROOT
 from zerogo.network import inference_copy
-from zerogo.network.losses import Targets, loss_terms
+from zerogo.network.trainer import Targets, loss_terms
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules, own_actions
 from zerogo.search import Search, SearchState, expand_and_backup, step_leaves
