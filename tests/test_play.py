@@ -12,10 +12,10 @@ import torch
 from tables import tables
 
 from zerogo import checkpoint, sgf
+from zerogo.commands import main_play, parse_play
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.play.__main__ import main, parse
-from zerogo.play.game import TerminalGame, TextStyle, result_text
+from zerogo.play import TerminalGame, TextStyle, result_text
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.engine import Choice, Engine
 from zerogo.players.live import LiveGame
@@ -31,7 +31,7 @@ def play(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     def run(lines: str, words: str) -> str:
         typed = "".join(f"{line}\n" for line in lines.split(", ")) if lines else ""
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
-        main(parse(words.split()))
+        main_play(parse_play(words.split()))
         return capsys.readouterr().out
 
     return run
@@ -95,7 +95,7 @@ def test_golden_conversations(path: Path) -> None:
 
 @pytest.mark.parametrize(("words", "white"), TABLES["who plays White"])
 def test_the_shipped_network_that_fits_the_board_plays_white(words: str, white: str) -> None:
-    assert Path(parse(words.split()).white).name == white
+    assert Path(parse_play(words.split()).white).name == white
 
 
 @pytest.mark.parametrize(("lines", "left"), TABLES["undo"])

@@ -1,4 +1,4 @@
-"""`python -m zerogo.show`: the right moment, drawn from the side that is asked for, as picture and as text; and words
+"""`zerogo show`: the right moment, drawn from the side that is asked for, as picture and as text; and words
 for what is wrong."""
 
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from PIL import Image
 from tables import tables
 
 from zerogo import checkpoint, sgf
+from zerogo.commands import main_show, parse_show
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.rules import Rules, coords
-from zerogo.show.__main__ import main, parse
 from zerogo.show.views import VIEWS, Models, Scene, evaluate_winrates, make_models, parse_moves, read_game
 
 TABLES = tables("show")
@@ -42,7 +42,7 @@ def run(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.chdir(tmp_path)
 
     def run(words: str) -> tuple[list[Path], str]:
-        main(parse(words.replace("@", f"{folder}/").split()))
+        main_show(parse_show(words.replace("@", f"{folder}/").split()))
         printed = capsys.readouterr().out
         return [Path(line) for line in printed.splitlines() if line.endswith((".png", ".gif"))], printed
 
@@ -51,7 +51,7 @@ def run(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 
 def models(folder: Path, *words: str) -> Models:
     """Returns what looks at positions with the folder's checkpoint."""
-    return make_models(parse(["--checkpoint", str(folder / "tiny.pt"), "--device", "cpu", *words]))
+    return make_models(parse_show(["--checkpoint", str(folder / "tiny.pt"), "--device", "cpu", *words]))
 
 
 def pixels(path: Path) -> np.ndarray:

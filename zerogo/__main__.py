@@ -16,7 +16,7 @@ COMMANDS = {
     "show": "pictures of a game's positions and of what a network thinks of them",
     "bench": "measurements of speed",
 }
-IN_COMMANDS = ("train", "selfplay", "evaluate")  # their command lines are in `zerogo.commands`
+IN_COMMANDS = ("train", "selfplay", "evaluate", "play", "show")  # their command lines are in `zerogo.commands`
 
 
 def main(words: Sequence[str] | None = None) -> None:

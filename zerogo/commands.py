@@ -1,4 +1,4 @@
-"""The command lines of `zerogo train`, `zerogo selfplay` and `zerogo evaluate`, and the calls that they make.
+"""The command lines of `zerogo train`, `selfplay`, `evaluate`, `play` and `show`, and the calls that they make.
 
 Importing this module imports no torch, so that --help and mistakes in a command line are answered at once."""
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,42 @@ examples:
 An engine that crashes, is silent for evaluation.engine_seconds, or plays an illegal move loses that game, and the match
 continues. The rules are those of the first checkpoint's run, unless --config or section.key=value replace them
 (`zerogo train --keys` lists them).
+"""
+PLAY = "Plays a game in the terminal: a person against a network, two people, or two programs."
+PLAY_EXAMPLES = """
+a player is one of:
+  human            a person at this terminal
+  random           any legal move that does not fill one of its eyes
+  mcts:200         tree search with 200 random playouts a move, without a network
+  a checkpoint     a file, or a run's folder: its newest checkpoint
+
+examples:
+  zerogo play --size 7                                     # you are Black, against the 7x7 network
+  zerogo play --white checkpoints/quickstart-5x5.pt        # the board and the rules are the network's
+  zerogo play --black checkpoints/9x9 --white human --handicap 2 --save game.sgf
+  zerogo play --sgf game.sgf --move 30                     # continue a game after its 30th move
+
+During the game, type help for the commands.
+"""
+OPPONENT = "mcts:200"
+SHOW = "Pictures of the positions of a game, and of what a network thinks of them."
+SHOW_EXAMPLES = """
+WHAT is one or several of these, with commas:
+  board        stones, last move (--numbers: move numbers)
+  policy       the network's probability of each move
+  ownership    the expected owner of each point at the end
+  value        Black's win rate through the whole game, as a chart
+  visits       how often the search tried each move
+  candidates   win rate and visits of the search's moves
+  line         the moves that the search expects
+  planes       every input plane of the network
+
+examples:
+  zerogo show game.sgf
+  zerogo show game.sgf --move 40 --what policy,ownership --checkpoint checkpoints/9x9
+  zerogo show game.sgf --move all --what candidates,value --checkpoint checkpoints/9x9 --out game.gif
+  zerogo show --what policy --checkpoint checkpoints/quickstart-5x5.pt --text
+  zerogo show game.sgf --move 12 --what planes --features zero17
 """
 
 
@@ -254,3 +291,78 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
         if not launches(config, lambda number: min(number, arguments.games // 2), is_training=False):
             others = arguments.out, arguments.opening, arguments.resume, checkpoints
             evaluate(arguments.players, arguments.games, config, *others)
+
+
+def parse_play(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the settings of the command line of `zerogo play`."""
+    parser = cli.make_parser("play", PLAY, PLAY_EXAMPLES)
+    add = parser.add_argument
+    add("--black", default="human", metavar="PLAYER", help="who plays Black (default: human)")
+    white = f"who plays White (default: the network in checkpoints/ that fits the board, else {OPPONENT})"
+    add("--white", metavar="PLAYER", help=white)
+    add("--size", type=int, metavar="N", help="side of the board, 1 to 25 (default: the network's, else 9)")
+    add("--handicap", type=int, default=0, metavar="N", help="Black's stones on the fixed points; komi: 0.5")
+    add("--sgf", type=Path, metavar="FILE", help="continue a game, by its main line")
+    add("--move", type=int, metavar="N", help="with --sgf: after move N (default: the last)")
+    add("--save", type=cli.new_file, metavar="FILE", help="write the game as SGF, after every move")
+    colours = {"choices": ("auto", "always", "never"), "default": "auto"}
+    add("--colour", **colours, help="use colours (default: if stdout is a terminal)")
+    of_a_bot = {"help": "simulations a move of a bot (default: evaluation.simulations, or its own N)"}
+    names = ("rules", "komi", "resign", "seed", "device", "precision", "threads")
+    cli.add_options(parser, *names, simulations=of_a_bot)
+    parsed = parser.parse_args(arguments)
+    if parsed.move is not None and parsed.sgf is None:
+        parser.error("--move is the move after which a game continues; give the game by --sgf FILE")
+    if parsed.white is None:
+        is_free = parsed.black == "human" and parsed.sgf is None  # else the board is another's
+        parsed.white = (cli.shipped_network(parsed.size or 9) if is_free else None) or OPPONENT
+    if parsed.handicap and parsed.sgf is not None:
+        parser.error("--handicap is for a new game; with --sgf the stones are those of the file")
+    return parsed
+
+
+def main_play(arguments: argparse.Namespace) -> None:
+    """Plays the game of a command line, and saves it however it ends. Raises InputError for bad settings."""
+    from zerogo.play import ask, make_terminal_game
+
+    sys.stdin = sys.stdin or open(os.devnull)  # a process may be started without one
+    sys.stdin.reconfigure(errors="replace")
+    game = make_terminal_game(arguments, ask)
+    try:
+        game.run()
+    finally:
+        if arguments.save is not None:
+            game.save()
+            print(f"the game is saved in {arguments.save}")
+
+
+def parse_show(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the settings of the command line of `zerogo show`."""
+    parser = cli.make_parser("show", SHOW, SHOW_EXAMPLES)
+    file = "the game (default: the empty board of the checkpoint)"
+    move = "the position after move 40, -1 (the end), 10-20, 5,10,15 or all (default: -1)"
+    symmetries = "symmetries of the network (default: all, but in a search the run's)"
+    features = "encoder of the planes, or plane groups with commas (default: the checkpoint's)"
+    cell = "pixels between two lines, 12 to 200 (default: by the board's size)"
+    out = "the picture: .png, or .gif for several moves (default: NAME-moveM.png)"
+    checkpoint = "the network or search to show: a file, the folder of a run, or mcts:N"
+    simulations = {"type": cli.number(int, 1, 100_000), "help": "simulations of a search (default: the checkpoint's)"}
+    parser.add_argument("file", nargs="?", metavar="FILE.sgf", help=file)
+    parser.add_argument("--move", metavar="M", help=move)
+    parser.add_argument("--what", help="see below (default: board, with a checkpoint policy,ownership)")
+    parser.add_argument("--checkpoint", metavar="X", help=checkpoint)
+    cli.add_options(parser, simulations=simulations, device={"default": "auto"})
+    parser.add_argument("--symmetries", choices=("all", "random", "none"), help=symmetries)
+    parser.add_argument("--features", metavar="NAME", help=features)
+    parser.add_argument("--numbers", action="store_true", help="write move numbers on the stones")
+    parser.add_argument("--cell", type=cli.number(int, 12, 200), default=0, metavar="PIXELS", help=cell)
+    parser.add_argument("--out", type=cli.new_file, metavar="FILE.png", help=out)
+    parser.add_argument("--text", action="store_true", help="print as text; write a picture only with --out")
+    return parser.parse_args(arguments)
+
+
+def main_show(arguments: argparse.Namespace) -> None:
+    """Writes the pictures, or prints the texts, of a command line. Raises InputError for bad settings."""
+    from zerogo.show.views import show
+
+    show(arguments)

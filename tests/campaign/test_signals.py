@@ -195,7 +195,7 @@ def test_it_ends_quietly_while_it_waits_for_a_line(cause: str) -> None:
 
 def test_the_process_ends_cleanly(tmp_path: Path) -> None:
     """End of input: status 0. Ctrl-C in the middle: what scripts give, no traceback, and the game is in its file."""
-    command = [sys.executable, "-m", "zerogo.play", "--size", "3", "--white", "human", "--save"]
+    command = [sys.executable, "-m", "zerogo", "play", "--size", "3", "--white", "human", "--save"]
     typed, path, pipe = "B2\n\xff\n", tmp_path / "b.sgf", subprocess.PIPE
     ended = [*command, str(tmp_path / "a.sgf")]
     done = subprocess.run(ended, input=typed, capture_output=True, cwd=ROOT, encoding="latin-1")

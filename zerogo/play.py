@@ -44,6 +44,18 @@ BOLD, DIM, _END, _WOOD = "\x1b[1m", "\x1b[2m", "\x1b[0m", "\x1b[48;5;180m"
 _BLACK, _WHITE, _GRID, _MARK = (f"\x1b[38;5;{number}m" for number in (16, 231, 137, 160))
 
 
+def ask(prompt: str) -> str:
+    """Returns a line that was typed; it is shown where nobody types, as in a script, so that the rest can be read."""
+    try:
+        line = input(prompt)
+    except (EOFError, KeyboardInterrupt):
+        print()
+        raise
+    if not sys.stdin.isatty():
+        print(line)
+    return line
+
+
 @dataclass(frozen=True)
 class TextStyle:
     """How text is shown. in_colour: by ANSI codes; round_stones: stones as circles, in colour only."""
