@@ -18,8 +18,7 @@ from tables import tables
 
 from zerogo import bench, board, kernels
 from zerogo.bench import __main__ as command
-from zerogo.bench import gpu, jax_peers, net, search
-from zerogo.bench.board import draw
+from zerogo.bench import gpu, jax_peers, speed
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 from zerogo.selfplay import SelfPlayResult
@@ -51,7 +50,7 @@ def test_a_line_has_its_figures(words: str, figures: str, fields: dict, capsys) 
 @pytest.mark.parametrize("name", ["net", "search", "selfplay"])
 def test_the_network_alone_counts_at_its_faster_one(name: str, capsys, monkeypatch) -> None:
     """As on CUDA, where the other is a graph: here one that has no work."""
-    monkeypatch.setattr(net, "try_capture", made := Mock())
+    monkeypatch.setattr(speed, "try_capture", made := Mock())
     assert measured(f"{name} {TINY} {SHORT} {'' if name == 'net' else '--sims 3'}", capsys)
     assert made.return_value.called
 
@@ -66,9 +65,9 @@ def test_several_processes_are_counted_together(monkeypatch, capsys) -> None:
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
     monkeypatch.setattr(distributed, "all_gather_object", lambda value: [value, value])
     monkeypatch.setattr(distributed, "barrier", barrier := Mock())
-    monkeypatch.setattr(net.NetworkSetup, "evals_per_second", lambda *_: 100.0)
-    monkeypatch.setattr(search.SearchedGames, "move", lambda *_: (30, 1.0, 2.0))
-    monkeypatch.setattr(search.SelfPlay, "play", lambda *_: SelfPlayResult(simulations=30, seconds=1.0))
+    monkeypatch.setattr(speed.NetworkSetup, "evals_per_second", lambda *_: 100.0)
+    monkeypatch.setattr(speed.SearchedGames, "move", lambda *_: (30, 1.0, 2.0))
+    monkeypatch.setattr(speed.SelfPlay, "play", lambda *_: SelfPlayResult(simulations=30, seconds=1.0))
     for name in ("search", "selfplay"):
         (line,) = measured(f"{name} {TINY} {SHORT}", capsys)
         assert line | {"processes": 2, "simulations_per_s": 60, "evals_per_s": 200, "efficiency": 0.3} == line
@@ -85,7 +84,7 @@ def test_draws_are_uniform_over_the_legal_moves() -> None:
     assert not legal[0] and legal.sum() == 13  # the corner is suicide; twelve points and the pass
     for used in (contextlib.nullcontext(), kernels.plain()):
         with used:
-            counts = torch.bincount(draw(state, torch.Generator().manual_seed(3)), minlength=17)
+            counts = torch.bincount(speed.draw(state, torch.Generator().manual_seed(3)), minlength=17)
         assert not counts[~legal].any()
         assert ((counts[legal] - 20000 / 13).abs() < 6 * (20000 / 13) ** 0.5).all()
 

@@ -117,8 +117,7 @@ def main(args: argparse.Namespace) -> None:
     number = getattr(args, "processes", 1) or usable_cores()
     if number > 1 and getattr(args, "peer", False):
         raise InputError(f"--processes is {number}; --peer is for one process")
-    # Only the chosen one is imported: the board's measurement needs no network.
-    module = "search" if args.bench == "selfplay" else args.bench
+    module = args.bench if args.bench in ("gpu", "learn") else "speed"
     with distributed.process_group():
         if number > 1 and not distributed.is_rank_of_launcher():
             distributed.launch(number)
