@@ -16,7 +16,8 @@ import torch
 import torch.distributed.run
 from tables import tables
 
-from zerogo import __version__, checkpoint, cli, commands, kernels, sgf
+from zerogo import __main__ as commands
+from zerogo import __version__, checkpoint, cli, kernels, sgf
 from zerogo.__main__ import COMMANDS, main
 from zerogo.config import Config, RunConfig, load
 from zerogo.errors import InputError

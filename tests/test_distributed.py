@@ -21,7 +21,8 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher import api
 
-from zerogo import commands, tuning
+from zerogo import __main__ as commands
+from zerogo import tuning
 from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import limits
 from zerogo.system import distributed, runtime

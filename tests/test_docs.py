@@ -16,7 +16,7 @@ import pytest
 import tiny
 import torch.distributed.run
 
-from zerogo import __main__, cli, commands, config, tuning
+from zerogo import __main__, cli, config, tuning
 from zerogo.features import ENCODERS, GROUPS
 from zerogo.pipeline.sanity_checks import CHECKS
 
@@ -80,7 +80,7 @@ def read(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     if not results:
         return
     if words[0] == "train":
-        commands.train_config(results[0])
+        __main__.train_config(results[0])
     config.with_overrides(config.Config(), getattr(results[0], "overrides", []))
 
 

@@ -19,7 +19,8 @@ import torch
 from matches import dies
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from zerogo import checkpoint, commands, config
+from zerogo import __main__ as commands
+from zerogo import checkpoint, config
 from zerogo.board import new_games
 from zerogo.errors import InputError, Interrupted
 from zerogo.evaluator import Evaluator

@@ -13,7 +13,8 @@ import tiny
 import torch
 from tables import tables
 
-from zerogo import checkpoint, cli, commands, config, sgf
+from zerogo import __main__ as commands
+from zerogo import checkpoint, cli, config, sgf
 from zerogo.analysis.query import AnalysisSettings, QueryError, parse
 from zerogo.arena import pool
 from zerogo.config import EvaluationConfig, with_overrides

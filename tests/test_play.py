@@ -12,7 +12,7 @@ import torch
 from tables import tables
 
 from zerogo import checkpoint, sgf
-from zerogo.commands import main_play, parse_play
+from zerogo.__main__ import main_play, parse_play
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.play import TerminalGame, TextStyle, result_text

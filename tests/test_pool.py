@@ -10,7 +10,8 @@ import pytest
 from matches import some_result
 from PIL import Image
 
-from zerogo import commands, sgf
+from zerogo import __main__ as commands
+from zerogo import sgf
 from zerogo.arena import elo, pool
 from zerogo.arena.pool import Meeting
 from zerogo.errors import InputError

@@ -12,7 +12,7 @@ from PIL import Image
 from tables import tables
 
 from zerogo import checkpoint, sgf
-from zerogo.commands import main_show, parse_show
+from zerogo.__main__ import main_show, parse_show
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.rules import Rules, coords

@@ -1,10 +1,24 @@
-"""`zerogo COMMAND …`: one program for training, play, analysis and measurements."""
+"""`zerogo COMMAND …`: one program for training, play, analysis and measurements; and the command lines of `train`,
+`selfplay`, `evaluate`, `play` and `show`, with the calls that they make.
 
+Importing this module imports no torch, so that --help and mistakes in a command line are answered at once."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
 import importlib
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from zerogo import __version__, cli
+from zerogo.errors import InputError
+
+if TYPE_CHECKING:  # it imports torch
+    from zerogo.config import Config
 
 COMMANDS = {
     "train": "train a network: self-play, training and evaluation in turn",
@@ -16,7 +30,95 @@ COMMANDS = {
     "show": "pictures of a game's positions and of what a network thinks of them",
     "bench": "measurements of speed",
 }
-IN_COMMANDS = ("train", "selfplay", "evaluate", "play", "show")  # their command lines are in `zerogo.commands`
+TRAIN = "Starts or resumes a training run: self-play, training and evaluation in turn."
+TRAIN_EXAMPLES = """
+examples:
+  zerogo train                                           the quick start: 5x5 on one CPU core, 5 to 30 minutes
+  zerogo train --config configs/9x9.yaml                 a run with other settings
+  zerogo train --config configs/7x7.yaml --run mine training.learning_rate=1e-3 pipeline.minutes=60
+  zerogo train --config mine.yaml --from checkpoints/7x7.pt              starts with that network's weights
+  zerogo train --config mine.yaml --from kata1-b6c96.bin.gz              starts with a network of KataGo's
+  zerogo train --resume --run mine                       resumes checkpoints/mine
+  zerogo train --export mine.pt --run mine               writes its newest network, to play, to share, or for --from
+  zerogo train --export mine.bin.gz --run mine           for KataGo's engine, with network.architecture=katago
+  zerogo train --keys                                    lists every setting with its meaning and range
+  torchrun --nproc-per-node 8 --max-restarts 99 -m -- zerogo train --config configs/19x19.yaml   on 8 GPUs
+  tensorboard --logdir checkpoints                       shows the charts and pictures of all runs
+
+A run is a folder, checkpoints/NAME, with its settings (config.yaml), checkpoints, samples, games and logs.
+Stop it with Ctrl-C or in any other way; --resume continues it.
+A configs/NAME.yaml or checkpoints/NAME.pt that does not exist here is the one shipped with zerogo.
+"""
+SELFPLAY = "Plays games of a trained network against itself; writes the games (SGF) and the training samples."
+SELFPLAY_EXAMPLES = """
+examples:
+  zerogo selfplay --checkpoint checkpoints/quickstart --games 100
+  zerogo selfplay --checkpoint checkpoints/9x9/checkpoints/step-00012000.pt --games 1000 --out games
+  zerogo selfplay --watch checkpoints/9x9     plays for a run with replay.external=true, on any machine that sees its folder
+  torchrun --nproc-per-node 8 -m -- zerogo selfplay --checkpoint checkpoints/9x9 --games 100000  shared by 8 GPUs
+
+The settings are those of the checkpoint's run, unless --config or section.key=value replace them (`zerogo train --keys` lists them).
+"""  # noqa: E501
+EVALUATE = "Plays a round-robin match and reports win rates by colour with 95 % intervals, and Elo."
+EVALUATE_EXAMPLES = """
+a player is one of:
+  random           plays any legal move that does not fill one of its eyes
+  mcts:200         tree search with 200 random playouts a move, without a network
+  a checkpoint     a file, or a run's folder: its newest checkpoint
+  self             only as the second player: the first player again
+  gnugo:10         GNU Go at a level from 0 to 15 (Debian, Ubuntu: apt install gnugo)
+  pachi:1000       Pachi with 1000 playouts a move
+  katago:200       KataGo with 200 visits a move; katago:200:MODEL:CONFIG where it does not find its files by itself
+  "gtp:COMMAND"    any engine that speaks GTP, such as "gtp:gnugo --mode gtp --level 5"
+
+examples:
+  zerogo evaluate checkpoints/quickstart random --games 200
+  zerogo evaluate checkpoints/9x9 checkpoints/9x9-small mcts:200 --games 400 --simulations 64
+  zerogo evaluate random mcts:100 --games 20 game.size=5 game.komi=24.5
+  zerogo evaluate checkpoints/9x9 gnugo:10 --games 100 --out match && echo done
+  zerogo evaluate checkpoints/9x9 gnugo:10 --games 100 --out match --resume      # after an interruption
+  zerogo evaluate --ratings checkpoints/9x9 --curve curve.png                    # from the run's own matches
+
+An engine that crashes, is silent for evaluation.engine_seconds, or plays an illegal move loses that game, and the match
+continues. The rules are those of the first checkpoint's run, unless --config or section.key=value replace them
+(`zerogo train --keys` lists them).
+"""
+PLAY = "Plays a game in the terminal: a person against a network, two people, or two programs."
+PLAY_EXAMPLES = """
+a player is one of:
+  human            a person at this terminal
+  random           any legal move that does not fill one of its eyes
+  mcts:200         tree search with 200 random playouts a move, without a network
+  a checkpoint     a file, or a run's folder: its newest checkpoint
+
+examples:
+  zerogo play --size 7                                     # you are Black, against the 7x7 network
+  zerogo play --white checkpoints/quickstart-5x5.pt        # the board and the rules are the network's
+  zerogo play --black checkpoints/9x9 --white human --handicap 2 --save game.sgf
+  zerogo play --sgf game.sgf --move 30                     # continue a game after its 30th move
+
+During the game, type help for the commands.
+"""
+OPPONENT = "mcts:200"
+SHOW = "Pictures of the positions of a game, and of what a network thinks of them."
+SHOW_EXAMPLES = """
+WHAT is one or several of these, with commas:
+  board        stones, last move (--numbers: move numbers)
+  policy       the network's probability of each move
+  ownership    the expected owner of each point at the end
+  value        Black's win rate through the whole game, as a chart
+  visits       how often the search tried each move
+  candidates   win rate and visits of the search's moves
+  line         the moves that the search expects
+  planes       every input plane of the network
+
+examples:
+  zerogo show game.sgf
+  zerogo show game.sgf --move 40 --what policy,ownership --checkpoint checkpoints/9x9
+  zerogo show game.sgf --move all --what candidates,value --checkpoint checkpoints/9x9 --out game.gif
+  zerogo show --what policy --checkpoint checkpoints/quickstart-5x5.pt --text
+  zerogo show game.sgf --move 12 --what planes --features zero17
+"""
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -33,14 +135,277 @@ def main(words: Sequence[str] | None = None) -> None:
     if command not in COMMANDS:
         print(f"error: there is no command {command!r}; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
-    if command in IN_COMMANDS:
-        from zerogo import commands
-
-        parse, run = getattr(commands, f"parse_{command}"), getattr(commands, f"main_{command}")
+    here = {"train": (parse_train, main_train), "selfplay": (parse_selfplay, main_selfplay)}
+    here |= {
+        "evaluate": (parse_evaluate, main_evaluate),
+        "play": (parse_play, main_play),
+        "show": (parse_show, main_show),
+    }
+    if command in here:
+        parse, run = here[command]
     else:
         module = importlib.import_module(f"zerogo.{command}.__main__")
         parse, run = module.parse, module.main
     cli.run(lambda: parse(arguments), run)
+
+
+def parse_train(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the settings of the command line of `zerogo train`."""
+    parser = cli.make_parser("train", TRAIN, TRAIN_EXAMPLES)
+    add = parser.add_argument
+    add("--config", type=Path, metavar="FILE", help="YAML settings (default: configs/quickstart.yaml)")
+    add("--run", metavar="NAME", help="the run's folder (default: run.name, or the config file's name)")
+    add("--resume", action="store_true", help="resume the run; without --config, use its saved settings")
+    add("--from", dest="origin", metavar="CHECKPOINT", help="start with this network's weights; any board size")
+    add("--export", type=cli.new_file, metavar="FILE", help="write the run's newest network to FILE, and exit")
+    add("--keys", action="store_true", help="list every setting with its meaning, and exit")
+    add("--markdown", action="store_true", help="with --keys: print the page docs/settings.md")
+    cli.add_overrides(parser, "config file")
+    parsed = parser.parse_intermixed_args(arguments)
+    if parsed.export and (parsed.origin or parsed.resume):
+        parser.error("--export writes the network of a run and trains nothing; give it without --from and --resume")
+    if parsed.origin and parsed.resume:
+        parser.error("--from is for a new run; --resume continues with the run's own weights")
+    return parsed
+
+
+def train_config(arguments: argparse.Namespace) -> Any:
+    """Returns the run's Config with its name filled in: from --config or the quick start's. A run that starts with the
+    weights of a checkpoint has its encoder and network, which is printed, but for overrides. Of a run that is resumed
+    without --config only the folder counts; its settings are saved there, see `resumed_overrides`."""
+    from zerogo.config import load, with_overrides
+    from zerogo.pipeline import adopt_architecture
+    from zerogo.system import distributed
+
+    path = arguments.config or Path("configs/quickstart.yaml")
+    named = {"run.name": arguments.run, "run.start_from": arguments.origin}
+    overrides = arguments.overrides + [f"{key}={text}" for key, text in named.items() if text]
+    if arguments.resume and arguments.config is None:
+        overrides = [text for text in overrides if text.startswith("run.")]
+    config = load(path, overrides)
+    if not arguments.resume and config.run.start_from:
+        config, words = adopt_architecture(config, [text.partition("=")[0].strip() for text in overrides])
+        if words and not distributed.is_launched():  # whose caller has printed them
+            distributed.on_rank0(print, words)
+    return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
+
+
+def resumed_overrides(arguments: argparse.Namespace, config: Any) -> list[str] | None:
+    """Returns the settings that replace those of a resumed run, None where --config has all settings.
+
+    The folder may have been moved since the run was started, so its saved place does not count."""
+    if not arguments.resume or arguments.config is not None:
+        return None
+    return [*arguments.overrides, f"run.directory={config.run.directory}", f"run.name={config.run.name}"]
+
+
+def main_train(arguments: argparse.Namespace) -> None:
+    """Trains, exports a network or lists the settings."""
+    if arguments.keys:
+        from zerogo.config import describe
+
+        print(describe(arguments.markdown))
+        return
+    from zerogo import checkpoint
+    from zerogo.pipeline import limits, snapshots, train
+    from zerogo.system import distributed
+
+    words = {f"--{name}": getattr(arguments, name) for name in ("resume", "config", "run", "export")}
+    with distributed.process_group():
+        # Ranks of different commands would wait for each other for ever.
+        distributed.require_same(words, "start all with the same command")
+        config = train_config(arguments)
+        if arguments.export:
+            newest = snapshots.newest(config.run.folder)
+            checkpoint.export(arguments.export, newest)
+            print(f"wrote the network of step {newest.step} to {arguments.export}")
+            return
+        overrides, saved = resumed_overrides(arguments, config), None
+        with contextlib.suppress(InputError):  # of a damaged config.yaml, which the run replaces
+            saved = overrides is not None and snapshots.config_of(config.run.folder, None, overrides)
+        settings = saved or config
+        if not launches(settings, lambda number: limits.most_processes(settings, number)):
+            train(config, arguments.resume, overrides)
+
+
+def launches(config: Config, limit: Callable[[int], int], is_training: bool = True) -> bool:
+    """Runs the command in as many processes as `run.processes`, and returns True; returns False, for the caller to run
+    it, where that is 1, and in a process that torchrun or this function has started. limit: returns the largest
+    number, up to its argument, that can share the work; it is asked for "auto", and without training for any number."""
+    from zerogo import tuning
+    from zerogo.system import distributed
+
+    if distributed.is_rank_of_launcher() or distributed.TORCHRUN in os.environ:
+        return False
+    number = tuning.num_processes(config, limit)
+    number = number if is_training else limit(number)
+    if number == 1:
+        return False
+    print(f"{number} processes share the work (run.processes)", flush=True)
+    distributed.launch(number)
+    return True
+
+
+def parse_selfplay(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the settings of the command line of `zerogo selfplay`."""
+    parser = cli.make_parser("selfplay", SELFPLAY, SELFPLAY_EXAMPLES)
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--checkpoint", metavar="X", help="checkpoint file, or a run's folder")
+    text = "run's folder: follow its newest checkpoint and play for the run until a signal ends this process"
+    who.add_argument("--watch", type=Path, metavar="RUN", help=text)
+    parser.add_argument("--games", type=cli.number(int, 1), metavar="N", help="games to write (default: 100)")
+    text = "new folder for the results (default: checkpoints/selfplay-DATE-TIME)"
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help=text)
+    cli.add_options(parser, "config")
+    cli.add_overrides(parser)
+    parsed = parser.parse_intermixed_args(arguments)
+    if parsed.watch and (parsed.games is not None or parsed.out or parsed.config):
+        parser.error("--watch plays without end under the run's settings; give it without --games, --out and --config")
+    return parsed
+
+
+def main_selfplay(arguments: argparse.Namespace) -> None:
+    """Plays games for a run, or writes games of a checkpoint."""
+    from zerogo.pipeline.actors import generate, watch
+    from zerogo.system import distributed, runtime
+
+    if arguments.watch:
+        return watch(arguments.watch, arguments.overrides)
+    games = arguments.games or 100
+    with distributed.process_group():
+        config, checkpoints = cli.read_config(arguments, [arguments.checkpoint])
+        if arguments.out:
+            distributed.broadcast_from_rank0(runtime.require_new_folder, arguments.out, "--out")
+        if not launches(config, lambda number: min(number, games), is_training=False):
+            setup = cli.set_up(config, checkpoints)
+            generate(setup, setup.checkpoint(arguments.checkpoint), games, arguments.out)
+
+
+def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the settings of the command line of `zerogo evaluate`, with players and overrides apart."""
+    parser = cli.make_parser("evaluate", EVALUATE, EVALUATE_EXAMPLES)
+    add = parser.add_argument
+    add("players", nargs="*", metavar="player", help="two or more players, also mixed with section.key=value")
+    add("--ratings", type=Path, metavar="RUN", help="show the ratings of a run's checkpoints from its matches so far")
+    curve = "with --ratings: draw the Elo of the checkpoints over training time, with 95 %% intervals"
+    add("--curve", type=cli.new_file, metavar="FILE.png", help=curve)
+    games = "games of each pair of players, half with each colour (default: 100)"
+    add("--games", type=cli.number(int, 2, 10**6), default=100, metavar="N", help=games)
+    opening = "random moves at the start, the same in both games of a pair"
+    add("--opening", type=cli.number(int, 0), default=0, metavar="N", help=opening)
+    add("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")
+    add("--resume", action="store_true", help="continue the unfinished match in --out; more --games are allowed")
+    cli.add_options(
+        parser,
+        simulations={"help": "simulations a move of a network (default: {key})"},
+        seed={"help": "seed of the matches (default: {key})"},
+        config={"help": "YAML file with the settings (default: those of the first checkpoint)"},
+    )
+    parsed = parser.parse_intermixed_args(arguments)
+    parsed.overrides = [text for text in parsed.players if cli.is_override(text)]
+    parsed.players = [text for text in parsed.players if not cli.is_override(text)]
+    if parsed.curve and parsed.ratings is None:
+        parser.error("--curve draws the ratings of a run; give the run by --ratings RUN")
+    if len(parsed.players) < 2 and parsed.ratings is None:
+        parser.error("give two players or more, such as: checkpoints/quickstart random")
+    return parsed
+
+
+def main_evaluate(arguments: argparse.Namespace) -> None:
+    """Plays a match, or shows the ratings of a run."""
+    from zerogo.arena import evaluate, pool
+    from zerogo.system import distributed, runtime
+
+    if arguments.ratings is not None:
+        print("\n".join(pool.show(arguments.ratings)))
+        if arguments.curve is not None:
+            pool.draw_curve(arguments.ratings, arguments.curve)
+            print(f"wrote the learning curve to {arguments.curve}")
+        return
+    if arguments.resume and arguments.out is None:
+        raise InputError("--resume needs --out with the folder of the match")
+    with distributed.process_group():
+        config, checkpoints = cli.read_config(arguments, arguments.players)
+        if arguments.out and not arguments.resume:
+            distributed.broadcast_from_rank0(runtime.require_new_folder, arguments.out, "--out")
+        if not launches(config, lambda number: min(number, arguments.games // 2), is_training=False):
+            others = arguments.out, arguments.opening, arguments.resume, checkpoints
+            evaluate(arguments.players, arguments.games, config, *others)
+
+
+def parse_play(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the settings of the command line of `zerogo play`."""
+    parser = cli.make_parser("play", PLAY, PLAY_EXAMPLES)
+    add = parser.add_argument
+    add("--black", default="human", metavar="PLAYER", help="who plays Black (default: human)")
+    white = f"who plays White (default: the network in checkpoints/ that fits the board, else {OPPONENT})"
+    add("--white", metavar="PLAYER", help=white)
+    add("--size", type=int, metavar="N", help="side of the board, 1 to 25 (default: the network's, else 9)")
+    add("--handicap", type=int, default=0, metavar="N", help="Black's stones on the fixed points; komi: 0.5")
+    add("--sgf", type=Path, metavar="FILE", help="continue a game, by its main line")
+    add("--move", type=int, metavar="N", help="with --sgf: after move N (default: the last)")
+    add("--save", type=cli.new_file, metavar="FILE", help="write the game as SGF, after every move")
+    colours = {"choices": ("auto", "always", "never"), "default": "auto"}
+    add("--colour", **colours, help="use colours (default: if stdout is a terminal)")
+    of_a_bot = {"help": "simulations a move of a bot (default: evaluation.simulations, or its own N)"}
+    names = ("rules", "komi", "resign", "seed", "device", "precision", "threads")
+    cli.add_options(parser, *names, simulations=of_a_bot)
+    parsed = parser.parse_args(arguments)
+    if parsed.move is not None and parsed.sgf is None:
+        parser.error("--move is the move after which a game continues; give the game by --sgf FILE")
+    if parsed.white is None:
+        is_free = parsed.black == "human" and parsed.sgf is None  # else the board is another's
+        parsed.white = (cli.shipped_network(parsed.size or 9) if is_free else None) or OPPONENT
+    if parsed.handicap and parsed.sgf is not None:
+        parser.error("--handicap is for a new game; with --sgf the stones are those of the file")
+    return parsed
+
+
+def main_play(arguments: argparse.Namespace) -> None:
+    """Plays the game of a command line, and saves it however it ends. Raises InputError for bad settings."""
+    from zerogo.play import ask, make_terminal_game
+
+    sys.stdin = sys.stdin or open(os.devnull)  # a process may be started without one
+    sys.stdin.reconfigure(errors="replace")
+    game = make_terminal_game(arguments, ask)
+    try:
+        game.run()
+    finally:
+        if arguments.save is not None:
+            game.save()
+            print(f"the game is saved in {arguments.save}")
+
+
+def parse_show(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the settings of the command line of `zerogo show`."""
+    parser = cli.make_parser("show", SHOW, SHOW_EXAMPLES)
+    file = "the game (default: the empty board of the checkpoint)"
+    move = "the position after move 40, -1 (the end), 10-20, 5,10,15 or all (default: -1)"
+    symmetries = "symmetries of the network (default: all, but in a search the run's)"
+    features = "encoder of the planes, or plane groups with commas (default: the checkpoint's)"
+    cell = "pixels between two lines, 12 to 200 (default: by the board's size)"
+    out = "the picture: .png, or .gif for several moves (default: NAME-moveM.png)"
+    checkpoint = "the network or search to show: a file, the folder of a run, or mcts:N"
+    simulations = {"type": cli.number(int, 1, 100_000), "help": "simulations of a search (default: the checkpoint's)"}
+    parser.add_argument("file", nargs="?", metavar="FILE.sgf", help=file)
+    parser.add_argument("--move", metavar="M", help=move)
+    parser.add_argument("--what", help="see below (default: board, with a checkpoint policy,ownership)")
+    parser.add_argument("--checkpoint", metavar="X", help=checkpoint)
+    cli.add_options(parser, simulations=simulations, device={"default": "auto"})
+    parser.add_argument("--symmetries", choices=("all", "random", "none"), help=symmetries)
+    parser.add_argument("--features", metavar="NAME", help=features)
+    parser.add_argument("--numbers", action="store_true", help="write move numbers on the stones")
+    parser.add_argument("--cell", type=cli.number(int, 12, 200), default=0, metavar="PIXELS", help=cell)
+    parser.add_argument("--out", type=cli.new_file, metavar="FILE.png", help=out)
+    parser.add_argument("--text", action="store_true", help="print as text; write a picture only with --out")
+    return parser.parse_args(arguments)
+
+
+def main_show(arguments: argparse.Namespace) -> None:
+    """Writes the pictures, or prints the texts, of a command line. Raises InputError for bad settings."""
+    from zerogo.show.views import show
+
+    show(arguments)
 
 
 if __name__ == "__main__":

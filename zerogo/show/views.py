@@ -298,7 +298,7 @@ NEEDED = {
 
 
 def show(arguments: argparse.Namespace) -> None:
-    """Prints text and writes pictures, see `commands.parse_show`. Raises InputError for bad options."""
+    """Prints text and writes pictures, see `zerogo.__main__.parse_show`. Raises InputError for bad options."""
     if arguments.out is not None and arguments.out.suffix.lower() not in SUFFIXES:
         raise InputError(f"--out is {arguments.out}; allowed are names that end in {' or '.join(SUFFIXES)}")
     models = make_models(arguments)
