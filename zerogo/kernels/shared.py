@@ -37,7 +37,6 @@ ROWS, COUNTS, VALUES, GLOBALS = range(4)
 GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 MIX_2 = 0x94D049BB133111EB - (1 << 64)
-GAMMA_TRIES = 8  # Marsaglia-Tsang accepts at least 95 % of tries, so 8 of them fail with 4e-11
 
 
 class Purpose(IntEnum):

@@ -268,9 +268,7 @@ class Search:
         else:  # each simulation of a game has the key that it would have in a separate step
             serial = torch.div(selection.index, search_state.num_games, rounding_mode="floor")
             keys = keys[selection.games(search_state.num_games)] + serial
-        index = (
-            _to_evaluate(selection.is_terminal | leaves.repeats | leaves.finished) if host_read_is_free(keys) else None
-        )
+        index = _to_evaluate(selection, leaves) if host_read_is_free(keys) else None
         if index is None:
             numbers = self.numbers_of(self.evaluator(leaves.leaf, legal=leaves.legal, key=keys))
         else:
@@ -328,11 +326,12 @@ class Search:
 # The parts of a step after the selection
 
 
-def _to_evaluate(is_known: Tensor) -> Tensor | None:
-    """Returns the leaves to evaluate, those whose value is not known (bool [K]) and a few more: int64 [n]; None is all.
+def _to_evaluate(selection: Selection, leaves: LeafStates) -> Tensor | None:
+    """Returns the leaves to evaluate, those whose value is not known and a few more: int64 [n]; None is all.
 
     On a CPU oneDNN compiles a convolution for each batch size, which takes as long as running it, and caches only some.
     So there are only a few sizes."""
+    is_known = selection.is_terminal | leaves.repeats | leaves.finished
     number = len(is_known) - int(is_known.sum())
     step = 1 if number <= 16 else 8 if number <= 256 else 32
     rounded = -(-number // step) * step

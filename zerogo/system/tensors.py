@@ -13,7 +13,14 @@ class TensorFields:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """Returns a copy with the function applied to every tensor."""
-        return _map_tensors(self, function)
+
+        def _apply(value: Any) -> Any:
+            if isinstance(value, TensorFields):
+                return value.map(function)
+            return function(value) if isinstance(value, Tensor) else value
+
+        fields = {field.name: _apply(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return dataclasses.replace(self, **fields)
 
     def to(self, device: torch.device | str) -> Self:
         """Returns a copy on a device, see `send`."""
@@ -68,12 +75,3 @@ def send(tensor: Tensor, device: torch.device) -> Tensor:
         return tensor
     is_sent = tensor.device.type == "cpu" and device.type == "cuda"
     return (tensor.pin_memory() if is_sent else tensor).to(device, non_blocking=is_sent)
-
-
-def _map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    if isinstance(value, Tensor):
-        return function(value)
-    if not isinstance(value, TensorFields):
-        return value
-    fields = {field.name: _map_tensors(getattr(value, field.name), function) for field in dataclasses.fields(value)}
-    return dataclasses.replace(value, **fields)
