@@ -111,7 +111,7 @@ def test_a_graph_is_not_run_as_it_is_captured() -> None:
 
 # Self-play
 
-WORDS = "game.size=2 game.komi=0.5 game.move_cap=4 selfplay.slots=2 selfplay.sgf_share=1 selfplay.check_every=2".split()
+WORDS = "game.size=2 game.komi=0.5 game.move_cap=4 selfplay.slots=2 selfplay.sgf_share=1".split()
 WORDS += "selfplay.full_simulations=4 selfplay.cheap_simulations=2 selfplay.resign_share=0.5".split()
 WORDS += ["selfplay.resign_min_ply=1"]
 FACTORS = {"search.algorithm": ("gumbel", "puct"), "search.keep_tree": ("true", "false")}
@@ -145,6 +145,7 @@ def test_the_games_are_the_cpus(words: list[str], request: pytest.FixtureRequest
     if pretend_cuda and "[all]" not in request.node.name:
         use_few_kernels(monkeypatch)
     monkeypatch.setattr(graph, "PAYS", 1)
+    monkeypatch.setattr("zerogo.selfplay.CHECK_EVERY", 2)
     settings = tiny.config(*WORDS, *words)
     number = 3 if "[all]" in request.node.name else 2
     ours, learned, selfplay = played(settings, CUDA, number)

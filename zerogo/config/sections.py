@@ -401,7 +401,6 @@ class SelfplayConfig(Section):
     resign_share: float = option(0.0, "share of games with resignation; the others measure wrong resignations", 0, 1)
     resign_min_ply: int = option(20, "plies before which nobody resigns", 0, 20000)
     sgf_share: float = option(0.01, "share of games that are written as SGF", 0, 1)
-    check_every: int = option(4, "GPU: simulations between checks for games whose search is over", 1, 100_000)
 
     def full_at(self, progress: float) -> int:
         """Returns the simulations of a full search when so much of the run is over, 0 to 1."""
@@ -500,7 +499,7 @@ FIXED: dict[str, Any] = {
     "search.c_visit": 50.0, "search.cuda_graph": True, "search.dirichlet_concentration": 10.83,
     "search.dirichlet_share": 0.25,
     "search.fpu_reduction": 0.2, "search.fpu_reduction_root": 0.0, "search.lcb": False, "search.root_temperature": 1.1,
-    "search.score_weight": 0.0,
+    "search.score_weight": 0.0, "selfplay.check_every": 4,
     "selfplay.learn_cheap": False, "selfplay.reanalysed": 0.0, "selfplay.resign_false_positive": 0.05,
     "selfplay.settled_end_share": 0.9,
     "selfplay.temperature_end": 0.15, "selfplay.temperature_half_life": 0.0, "selfplay.temperature_start": 0.75,

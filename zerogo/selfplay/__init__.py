@@ -1,5 +1,5 @@
 """Self-play: B games that share each step of the search. A game whose budget is spent moves at once on a CPU, and
-within `check_every` simulations elsewhere; it is recorded as training samples, and the next one takes its place."""
+within `CHECK_EVERY` simulations elsewhere; it is recorded as training samples, and the next one takes its place."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ IN_FLIGHT = "states drawn plan is_first network_steps next_game budgets fewest_l
 NOT_KEPT = ("states", "tree", "repeated_states", "graph")
 # PUCT's temperature of the played move at ply 0 and late in a game; half-way after as many plies as rows (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
+CHECK_EVERY = 4  # simulations between checks for games whose search is over, where a check waits for the device
 SETTLED_END_SHARE = 0.9  # share of games that end once every point is pass-alive; the others teach when to pass
 OF_SEARCHES = tuple(field.name for field in fields(SearchState) if field.name not in NOT_KEPT)
 
@@ -226,13 +227,13 @@ class SelfPlay:
         return collected
 
     def _simulate(self, pause: Callable[[], bool]) -> bool:
-        """Runs steps until a game may have spent its budget, and at least `check_every` simulations if reading budgets
+        """Runs steps until a game may have spent its budget, and at least `CHECK_EVERY` simulations if reading budgets
         would wait for the device. Returns False if `pause` interrupted it."""
         if self.steps_left == 0:
             if host_read_is_free(self.search_state.budget):
                 number = int((self.search_state.budget - self.search_state.done).min())
             else:
-                number = max(self.fewest_left, self.settings.check_every)
+                number = max(self.fewest_left, CHECK_EVERY)
             self.steps_left = max(1, -(-number // self.search.settings.leaves))
         while self.steps_left:
             if pause():
