@@ -79,7 +79,7 @@ def test_what_the_set_up_and_snapshots_take_is_no_speed(tmp_path: Path, monkeypa
     hour between two training steps of 1 s say how fast it learns."""
     seconds = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: seconds[-1])
-    monkeypatch.setattr(run.slots, "pick", lambda settings, *_: seconds.append(120.0) or (settings, ""))
+    monkeypatch.setattr(run.limits, "pick_slots", lambda settings, *_: seconds.append(120.0) or (settings, ""))
     started = run.Run(tiny.config("pipeline.minutes=60"), tmp_path / "tiny", None, Signals(), snapshots.Rollback())
     seconds.append(130.0)
     started._show()

@@ -26,7 +26,7 @@ from zerogo.players.analyst import analyst_of_playouts, autotune_leaves
 from zerogo.rules import Rules
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult
 from zerogo.selfplay.opening import random_games
-from zerogo.selfplay.record import NEEDED, THRESHOLDS, Resignation
+from zerogo.selfplay.record import NEEDED, THRESHOLDS, Resignation, write_games
 from zerogo.system import runtime
 
 SCRIPTED = "search.algorithm=puct selfplay.full_simulations=1 selfplay.slots=1 selfplay.sgf_share=1".split()
@@ -299,7 +299,7 @@ def test_a_share_of_games_drawn_by_number_is_written_as_sgf(tmp_path: Path) -> N
     _, collected = table_games("game.size=3", "game.komi=3", "selfplay.sgf_share=0.4", num_games=30)
     drawn = rng.uniform(rng.key(3, torch.arange(100), Purpose.SGF), 1).squeeze(1)
     assert all(drawn[game.number] < 0.4 for game in collected.games) and 3 < len(collected.games) < 25
-    selfplay.write_games(tmp_path, collected.games, "tiny")
+    write_games(tmp_path, collected.games, "tiny")
     assert len(list(tmp_path.iterdir())) == len(collected.games)
     for game in collected.games:
         record, score = sgf.read(tmp_path / f"game-{game.number:08d}.sgf"), game.score_black
@@ -309,7 +309,7 @@ def test_a_share_of_games_drawn_by_number_is_written_as_sgf(tmp_path: Path) -> N
 
 
 def test_a_resigned_game_says_so(tmp_path: Path) -> None:
-    selfplay.write_games(tmp_path, [FinishedGame(7, Rules(3), [4, 0], [0.5, -0.9], 1.0, EndReason.RESIGNED)], "tiny")
+    write_games(tmp_path, [FinishedGame(7, Rules(3), [4, 0], [0.5, -0.9], 1.0, EndReason.RESIGNED)], "tiny")
     text = (tmp_path / "game-00000007.sgf").read_text()
     assert "RE[B+R]" in text and "ended by: resigned" in text
     assert "SBKV[75.00]" in text and "SBKV[95.00]" in text  # Black's winrates, for a graph

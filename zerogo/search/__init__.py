@@ -3,8 +3,7 @@ tensors. Select, step the leaves, evaluate, expand and back up, for all games at
 
 A step is one call of `simulate`: one simulation in every game, or several (see `selection`). On the CPU the host reads
 which simulations count and which leaves need the network, and computes only those. On other devices the host reads
-nothing inside a step: writes without effect go to NULL_NODE (`flood.host_read_is_free` decides). Between moves it may
-read."""
+only between moves: inside a step, writes without effect go to NULL_NODE (`flood.host_read_is_free` decides)."""
 
 import time
 from collections.abc import Callable
