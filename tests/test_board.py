@@ -8,8 +8,8 @@ import torch
 from boards import Lockstep, assert_same, kinds, parse, random_games, random_moves, spiral
 from implementations import IMPLEMENTATIONS, NUMBA, doing, done
 
-from zerogo import board, kernels
-from zerogo.board import State, exact_legal_rows, flood, rng
+from zerogo import board
+from zerogo.board import exact_legal_rows, flood
 from zerogo.board.position import legal_rows
 from zerogo.errors import InputError
 from zerogo.rules import Rules

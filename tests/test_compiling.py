@@ -137,7 +137,8 @@ def test_what_no_trial_launches_compiles(way: str) -> None:
     planes = torch.empty(num_games, 48, 19, dtype=torch.int32, device="meta")
     counts = torch.empty(1, num_games, 19, 19, dtype=torch.int16, device="meta")
     rows, to_play = torch.zeros(2, 19, dtype=torch.int32), torch.ones(2, dtype=torch.int8)
-    ladders = kernels._module("ladders", "cuda").read, *[rows] * 3, to_play, 99, torch.zeros(2, dtype=torch.int16)
+    read = kernels._module("ladders", "cuda").read_ladders
+    ladders = read, *[rows] * 3, to_play, 99, torch.zeros(2, dtype=torch.int16)
     for call in ((kernels._module("planes", "cuda").paint, ((ROWS, 48),), planes, counts, torch.bfloat16), ladders):
         for launched in compile_call(*call).values():
             assert launched and not any(used["spills"] for used in launched.values()), launched

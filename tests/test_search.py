@@ -22,9 +22,8 @@ from zerogo import board
 from zerogo.board import rng
 from zerogo.config import SearchConfig
 from zerogo.evaluator import Evaluation
-from zerogo.kernels import graph
 from zerogo.rules import Rules
-from zerogo.search import Search, SearchState, sample_moves
+from zerogo.search import Search, SearchState, graph, sample_moves
 from zerogo.search.tree import ROOT
 from zerogo.system import runtime
 
@@ -207,7 +206,7 @@ def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyP
     search_state = made.init(state, 5)
     for turn, number in enumerate((1, 1, 1, 2)):
         made.reset_trees(search_state, torch.arange(3), state)
-        made.run(state, 5, seed=turn, tree=search_state)
+        made.run(state, 5, seed=turn, search_state=search_state)
         assert len(captured) == number
     search_state = begun(made, state)
     for _ in range(graph.WARM_UP + 1):
@@ -267,7 +266,7 @@ def test_a_search_state_is_freed_with_its_graph(captured: list) -> None:
     state = start()
     gc.disable()
     try:
-        search_state = Search(TableEvaluator(), PUCT).run(state, 8, seed=1).tree
+        search_state = Search(TableEvaluator(), PUCT).run(state, 8, seed=1).search_state
         assert search_state.graph.play is not None
         gone = weakref.ref(search_state.tree.prior)
         captured.clear()

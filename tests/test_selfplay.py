@@ -22,7 +22,6 @@ from zerogo.board.rng import Purpose
 from zerogo.config import Config
 from zerogo.pipeline import limits, train
 from zerogo.pipeline.actors import generate
-from zerogo.players.analyst import analyst_of_playouts, autotune_leaves
 from zerogo.rules import Rules
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult
 from zerogo.selfplay.opening import random_games
@@ -109,8 +108,7 @@ def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled(monkeypatch: 
 
 
 def test_games_that_are_not_ended_early_count_as_the_plain_board_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At two passes and at the cap every stone lives, as in the search's tree: winner, points and owners by the plain
-    rules, move by move."""
+    """At two passes and at the cap every stone lives, as in the search's tree."""
     monkeypatch.setattr(selfplay, "SETTLED_END_SHARE", 0.5)
     _, collected = table_games("selfplay.slots=32", num_games=90)
     differ = 0
@@ -214,19 +212,6 @@ def test_same_seeds_same_games_move_for_move(algorithm: str, way: str, number: i
         games = tiny.self_play(settings, tiny.Table(), 7).play(number).games
     found = {str(game.number): "".join(ascii_uppercase[move] for move in game.moves) for game in games}
     assert len(found) >= number and found == {game: expected[game] for game in found}
-
-
-def test_komi_is_drawn_within_its_limits() -> None:
-    settings = ("game.komi=4.5", "game.random_komi_share=0.5", "game.komi_low=-1", "game.komi_high=3")
-    random = random_games(tiny.config(*settings).game, 400, seed=3, first_game=0, device=tiny.CPU)
-    counts = Counter(random.komi)
-    assert set(counts) == {4.5, *(half / 2 for half in range(-2, 7))}
-    assert abs(counts[4.5] / 400 - 0.5) < 5 * (0.25 / 400) ** 0.5  # five standard deviations
-    _, collected = played(tiny.config(*settings, "selfplay.sgf_share=1"), tiny.Table(), 20)
-    komi = {game.number: game.rules.komi for game in collected.games}
-    assert komi == {number: random.komi[number] for number in komi} and len(set(komi.values())) > 2
-    samples = collected.all_samples()
-    assert [komi[number] for number in samples.game.tolist()] == samples.komi.tolist()
 
 
 def test_random_games_teach_no_policy() -> None:

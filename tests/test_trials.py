@@ -122,38 +122,6 @@ def test_self_play_goes_on_without_a_module(name: str, compiled: None) -> None:
     assert self_play() == games_of_torch()
 
 
-def launch_all(name: str, size: int) -> None:
-    """Launches the kernels of a module as the trials of them do."""
-    with kernels.plain():
-        cases = list(trials.CASES[name](trials.drawn_games(size), "cuda"))
-    with kernels.only(name, "cuda"):
-        for function, arguments in cases:
-            function(*arguments)
-
-
-@pytest.mark.parametrize(("name", "size"), [(name, size) for name, sizes in SIZES.items() for size in sizes])
-def test_kernels_compile(name: str, size: int) -> None:
-    pytest.importorskip("triton")
-    for launched in compile_call(launch_all, name, size).values():
-        assert launched and all(used["spills"] <= MOST_SPILLS.get(name, 0) for used in launched.values()), launched
-        assert all(used["registers"] <= MOST_REGISTERS.get(name, 255) for used in launched.values()), launched
-        assert name != "scoring" or not any(used["shared"] for used in launched.values())
-
-
-@ONLY_TRITON
-def test_what_no_trial_launches_compiles(way: str) -> None:
-    """A batch beyond 2^31 elements, which is counted in int64, and ladders as KataGo reads them."""
-    num_games = 2**31 // 48 // 19
-    planes = torch.empty(num_games, 48, 19, dtype=torch.int32, device="meta")
-    counts = torch.empty(1, num_games, 19, 19, dtype=torch.int16, device="meta")
-    rows, to_play = torch.zeros(2, 19, dtype=torch.int32), torch.ones(2, dtype=torch.int8)
-    read = kernels._module("ladders", "cuda").read_ladders
-    ladders = read, *[rows] * 3, to_play, 99, torch.zeros(2, dtype=torch.int16)
-    for call in ((kernels._module("planes", "cuda").paint, ((ROWS, 48),), planes, counts, torch.bfloat16), ladders):
-        for launched in compile_call(*call).values():
-            assert launched and not any(used["spills"] for used in launched.values()), launched
-
-
 @ONLY_TRITON
 def test_keys_of_any_integers(way: str) -> None:
     """Seeds of all sizes, more games than fit a block and none, shapes that must be broadcast."""

@@ -23,7 +23,7 @@ from zerogo.replay import Samples, TrainingBatch
 from zerogo.system import distributed
 from zerogo.system.tensors import TensorFields
 
-SOFTENED, SOFT_FLOOR = 0.25, 1e-7  # power of the soft policy's target, of probabilities and this (KataGo)
+SOFTENED, SOFT_FLOOR = 0.25, 1e-7  # the soft policy's target is (probability + floor) ^ power, normalised (KataGo)
 # AdamW's betas: 0.9 is KataGo's momentum. 0.99 averages the squares over about 100 steps; the usual 0.999 would average
 # over 1,000, too long for a run that changes its own data.
 BETAS = 0.9, 0.99
@@ -33,7 +33,7 @@ MAX_GRADIENT_NORM = 1.0
 PARTS, NUMBERS = ("network", "averaged", "optimizer"), ("samples", "steps", "progress", "average_weight")  # of a state
 
 NamedTensors = dict[str, Tensor]
-Terms = tuple[Tensor, dict[str, int]]  # of the losses of heads of one kind, and how many columns each head has
+Terms = tuple[Tensor, dict[str, int]]  # of all heads of one kind, and how many columns of them each head has
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Targets(TensorFields):
         )
 
 
-# The target of each head, and the weight of each sample in the mean, float32 [B]. For heads of moves the target is [B,
-# A], and a sample's loss is the cross-entropy in nats. For heads of outcomes it is [B, n], from -1 to 1, and a sample's
-# loss is the mean of n cross-entropies in nats, in which the better outcome has probability (1 + tanh(logit)) / 2.
+# Each function returns a head's target and the weight of each sample in the mean, float32 [B]. Targets of MOVES are [B,
+# A]; their loss is the cross-entropy in nats (`_move_terms`). Targets of OUTCOMES are [B, n], from -1 to 1; their loss
+# is the mean of n cross-entropies (`_outcome_terms`), and the better outcome has probability (1 + tanh(logit)) / 2.
 
 
 def policy_target(targets: Targets) -> tuple[Tensor, Tensor]:
@@ -139,7 +139,7 @@ def loss_terms(outputs: NamedTensors, targets: Targets, heads: Mapping[str, floa
 
 
 def _move_terms(outputs: NamedTensors, targets: NamedTensors, factors: Tensor) -> Terms:
-    """Returns the cross-entropies of k heads of MOVES. targets: by head; factors: float32 [k, B]."""
+    """Returns the cross-entropies of k heads of MOVES, policy first. targets: by head; factors: float32 [k, B]."""
     log_priors = F.log_softmax(torch.stack([outputs[name] for name in targets]), dim=-1)
     terms = -factors.unsqueeze(-1) * torch.stack([*targets.values()]) * log_priors
     return terms, dict.fromkeys(targets, terms.shape[-1])

@@ -1,9 +1,10 @@
 """Batched Monte Carlo tree search over any game and any evaluator, by PUCT or Gumbel; the trees of all games are
 tensors. Select, step the leaves, evaluate, expand and back up, for all games at once.
 
-A step is one call of `simulate`: one simulation in every game, or several (see `selection`). On the CPU the host reads
-which simulations count and which leaves need the network, and computes only those. On other devices the host reads
-only between moves: inside a step, writes without effect go to NULL_NODE (`flood.host_read_is_free` decides)."""
+A step is one call of `simulate`: one simulation in every game, or several (see `selection`). On the CPU
+(`flood.host_read_is_free`) the host reads which simulations count and which leaves need the network, and computes only
+those. On other devices the host reads only between moves: inside a step all simulations are computed, and those that do
+not count write to NULL_NODE."""
 
 import time
 from collections.abc import Callable
@@ -25,9 +26,9 @@ from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Nodes, SearchState, Tree, backup, keep_subtree_, nodes_at, reset_
 from zerogo.system.tensors import send
 
-# Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], for random draws. Returns
-# an object with prior [K, A], 0 on illegal moves, sums to 1; value [K] of the side to move, in [-1, 1]; and, in a
-# search that keeps scores, score [K] in points.
+# An evaluator takes leaves or root states, and by name legal (bool [K, A]) and key (int64 [K], for random draws). It
+# returns an object with prior [K, A], 0 on illegal moves, sums to 1; value [K] of the side to move, in [-1, 1]; and, in
+# a search that keeps scores, score [K] in points.
 Evaluate = Callable[..., Any]
 
 
@@ -35,11 +36,11 @@ Evaluate = Callable[..., Any]
 class SearchResult:
     """The results of K searches, from the view of the side to move.
 
-    visits: int32 [K, A], kept ones included. policy: float32 [K, A], the target to learn, 0 on illegal moves, sums to
-    1. value: float32 [K], with PUCT the root's mean, with Gumbel the expectation under the improved policy (the root's
-    mean includes moves that were tried and dropped). prior: float32 [K, A], the network's, without noise. action: int64
-    [K], the best move by the algorithm's own measure (`puct.best_moves`; with Gumbel, noise included). search_state: to
-    pass to the search of the next move."""
+    visits: int32 [K, A], those of a kept subtree included. policy: float32 [K, A], the target to learn, 0 on illegal
+    moves, sums to 1. value: float32 [K], with PUCT the root's mean, with Gumbel the expectation under the improved
+    policy (the root's mean also counts moves that halving dropped). prior: float32 [K, A], the network's, without
+    noise. action: int64 [K], the move to play: `puct.best_moves`, or with Gumbel the best of the most visited moves,
+    noise included. search_state: an argument of the next move's search."""
 
     visits: Tensor
     policy: Tensor
@@ -53,7 +54,7 @@ class Search:
     """A search with its evaluator and settings; the games and their trees are in a `SearchState`.
 
     evaluator: evaluates leaves. root_evaluator: evaluates roots, with other symmetries for example; by default the
-    same. game: by default Go. keeps_scores: whether trees also add up scores."""
+    same. game: by default Go. keeps_scores: whether trees also sum the evaluator's scores."""
 
     def __init__(
         self,
@@ -80,8 +81,8 @@ class Search:
     ) -> SearchResult:
         """Returns the result of `budget` simulations in every game: an int, or int64 [B] for one budget per game.
 
-        search_state: of an earlier result, after `advance` to these states. game_ids: int64 [B], by default 0, 1, …;
-        random draws depend on seed, game id and ply. explore: with root noise."""
+        search_state: the last result's, after `advance` to these states. game_ids: int64 [B], by default 0, 1, …;
+        random draws depend on seed, game id and ply. explore: whether to add root noise."""
         longest = budget if isinstance(budget, int) else int(budget.max()) if budget.numel() else 0
         search_state = search_state or self.init(states, longest)
         search_state.states = states
@@ -91,8 +92,8 @@ class Search:
         return self.result(search_state, games)
 
     def init(self, states: Any, longest: int) -> SearchState:
-        """Returns a search state of empty trees with room for budgets up to `longest`, and for as many nodes again that
-        are kept from move to move."""
+        """Returns a search state of empty trees, each with room for `longest` simulations and, with
+        `settings.keep_tree`, for a kept subtree of as many nodes."""
         num_actions, words = states.num_actions, self.game.pack(states)
         num_nodes = (2 * longest if self.settings.keep_tree else longest) + 2  # the root, and NULL_NODE
         tree = Tree.empty(words.shape[0], num_nodes, num_actions, words.shape[1], words.device, self.keeps_scores)
@@ -112,9 +113,9 @@ class Search:
         """Starts the next search of some games: evaluates new roots, draws the noise, sets the budgets.
 
         games: int64 [K], ascending. budget: int or int64 [K], at most `search_state.longest`; 0 where the game is over.
-        explore: bool or bool [K], with root noise. new_roots: int64 [n] on the host, places in `games` whose root must
-        be evaluated because there is no tree, or one with too little room for the budget; by default the host reads
-        which these are."""
+        explore: bool or bool [K], whether to add root noise. new_roots: int64 [n] on the host, indices into `games`
+        where the root must be evaluated, because there is no tree or it has too little room for the budget; by default
+        the host reads from the device which these are."""
         tree, longest = search_state.tree, search_state.longest
         budgets = budget if isinstance(budget, Tensor) else torch.full_like(games, budget)
         if budgets.shape != games.shape:
@@ -134,15 +135,15 @@ class Search:
         self._prepare_roots(search_state, games, budgets, move_key, new_roots)
         search_state.budget[games] = torch.where(tree.terminal[games, ROOT], 0, budgets)
         search_state.done.index_fill_(0, games, 0)
-        if kernels.module_for("tree", games.device) is None:  # kernels follow each path to its own end
+        if kernels.module_for("tree", games.device) is None:  # kernels do not need it here
             search_state.depth_bound = int(search_state.deepest.max())
         nodes = self._roots(search_state, games)
         search_state.kept_visits[games] = nodes.visits
         self._explore(search_state, games, nodes, rng.key(move_key, Purpose.NOISE), explores.unsqueeze(1))
 
     def _explore(self, search_state: SearchState, games: Tensor, nodes: Nodes, keys: Tensor, explores: Tensor) -> None:
-        """Draws the root noise where `explores` (bool [K, 1]): Dirichlet's for PUCT; for Gumbel its own, and the order
-        of visits."""
+        """Draws the root noise where `explores` (bool [K, 1]): Dirichlet's for PUCT, Gumbel's for Gumbel. For Gumbel,
+        also sets the schedule of sequential halving."""
         places, budgets = self.game.noise_places(search_state.states, games), search_state.budget[games]
         if self.settings.algorithm == "puct":
             noisy = puct.noisy_prior(nodes.prior, nodes.is_open, keys, self.settings, places)
@@ -159,10 +160,10 @@ class Search:
     def _prepare_roots(
         self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, new_roots: Tensor | None
     ) -> None:
-        """Evaluates the new roots, and closes illegal moves and normalises the prior of kept ones.
+        """Evaluates the new roots, marks the illegal moves of all roots as ILLEGAL, and normalises their priors.
 
-        A kept root was an inner node, where moves that repeat may be open. Closed moves have lost their prior, so the
-        rest no longer sums to 1."""
+        A kept root was an inner node, where a move that repeats a position counts as legal until it is tried. A move
+        that is marked loses its prior, so the others no longer sum to 1."""
         tree = search_state.tree
         legal, roots = self.evaluate_roots(search_state, games, budgets, move_keys, new_roots)
         if roots:
@@ -176,8 +177,8 @@ class Search:
     def evaluate_roots(
         self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, new_roots: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Returns the legal moves of the roots, bool [K, A]; and a tuple of the games with new roots, int64 [n], and
-        their root data (`roots_of`), empty if there are none. new_roots: see `begin`."""
+        """Returns the legal moves of the roots, bool [K, A], and a tuple: the games with new roots, int64 [n], and what
+        `roots_of` returns for them; it is empty if no root is new. new_roots: see `begin`."""
         states, tree = search_state.states, search_state.tree
         states = states if len(games) == search_state.num_games else states.select(games)
         legal = self.game.root_legal(states)
@@ -198,7 +199,7 @@ class Search:
 
     def _write_roots(self, search_state: SearchState, games: Tensor, *roots: Tensor) -> None:
         """Empties the trees of games (int64 [n]) and writes their roots; counts the trees that were dropped for lack of
-        room. All moves are open afterwards; the caller closes illegal ones. roots: see `roots_of`."""
+        room. All moves are UNVISITED afterwards; the caller marks illegal ones. roots: see `roots_of`."""
         tree, (words, prior, value, finished, *score) = search_state.tree, roots
         search_state.overflowed += (tree.size[games] > 0).sum()
         self.reset_trees(search_state, games, search_state.states)
@@ -223,12 +224,12 @@ class Search:
         return self.game.pack(states), prior, torch.where(finished, result, value), finished, *score
 
     def numbers_of(self, evaluation: Any) -> tuple[Tensor, ...]:
-        """Returns an evaluation's numbers for the tree, float32: priors, values and, if it keeps them, scores."""
+        """Returns what trees store of an evaluation, float32: priors, values and, if the search keeps them, scores."""
         score = (evaluation.score.to(torch.float32),) if self.keeps_scores else ()
         return evaluation.prior.to(torch.float32), evaluation.value.to(torch.float32), *score
 
     def run_simulations(self, search_state: SearchState) -> None:
-        """Runs simulations until no budget is left. The host reads the counters only when the budgets may be spent."""
+        """Runs simulations until all budgets are spent. The host reads the counters only when that may be so."""
         left = int((search_state.budget - search_state.done).max())
         while left:
             for steps in range(-(-left // self.settings.leaves), 0, -1):
@@ -307,8 +308,8 @@ class Search:
         return SearchResult(nodes.visits.to(torch.int32), policy, value, nodes.prior, action, search_state)
 
     def advance(self, search_state: SearchState, games: Tensor, actions: Tensor, states: Any) -> None:
-        """Moves the roots of some games: games, actions int64 [K]. states: the root states of all games after the
-        moves. Off the CPU, games with an action below 0 stay unchanged."""
+        """Makes the child by the played action the root, in some games: games, actions int64 [K]. states: the root
+        states of all games after the moves. Off the CPU, games with an action below 0 stay unchanged."""
         search_state.states = states
         if self.settings.keep_tree:
             keep_subtree_(search_state.tree, games, actions, search_state.deepest)
@@ -326,10 +327,10 @@ class Search:
 
 
 def _to_evaluate(selection: Selection, leaves: LeafStates) -> Tensor | None:
-    """Returns the leaves to evaluate, those whose value is not known and a few more: int64 [n]; None is all.
+    """Returns the indices of the leaves to evaluate, those that need the network: int64 [n], None for all.
 
     On a CPU oneDNN compiles a convolution for each batch size, which takes as long as running it, and caches only some.
-    So there are only a few sizes."""
+    So a few other leaves fill the batch up to one of a few sizes."""
     is_known = selection.is_terminal | leaves.repeats | leaves.finished
     number = len(is_known) - int(is_known.sum())
     step = 1 if number <= 16 else 8 if number <= 256 else 32
@@ -342,7 +343,7 @@ def _to_evaluate(selection: Selection, leaves: LeafStates) -> Tensor | None:
 
 
 def step_leaves(game: Game, search_state: SearchState, selection: Selection) -> LeafStates:
-    """Plays the last move of each simulation; the result is undefined if the game is over at its last node."""
+    """Plays the selected move of each simulation; the result is undefined where `selection.is_terminal`."""
     tree, states = search_state.tree, search_state.states_of_slots(selection.num_slots)
     words = tree.words.flatten(0, 1)
     path = SearchPath(selection.index, selection.path, selection.depth, words, tree.action.view(-1))
@@ -352,11 +353,11 @@ def step_leaves(game: Game, search_state: SearchState, selection: Selection) -> 
 def expand_and_backup(
     search_state: SearchState, selection: Selection, leaves: LeafStates, prior: Tensor, value: Tensor, *score: Tensor
 ) -> None:
-    """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations that count.
+    """Writes the new nodes, marks moves that repeat a position as ILLEGAL, and counts and backs up the simulations.
 
     prior: float32 [K, A], value: float32 [K], the network's; finished positions get their result instead. score:
-    float32 [K], the network's or the finished board's, if the tree keeps scores. A move that repeats gets the mean
-    value and score that its parent had before the step."""
+    float32 [K], the network's or the finished board's, if the tree keeps scores. A simulation whose move repeats a
+    position backs up the mean value and score that the move's node had before the step."""
     fast = kernels.module_for("tree", value.device)
     if fast is not None:
         fast.expand_and_backup(search_state, selection, leaves, prior, value, *score)
@@ -375,13 +376,13 @@ def expand_and_backup(
     visits = tree.at("visits", parent).clamp(min=1)
     mean = tree.at("value_sum", parent) / visits
     value = torch.where(selection.is_terminal, tree.at("value", parent), torch.where(repeats, mean, value))
-    # All simulations that end in a finished position have the same score.
+    # Every visit of a finished position adds the same score, so there the mean is that score.
     score = [torch.where(stays, tree.at("score_sum", parent) / visits, one) for one in score]
     path = torch.cat([selection.path, first.unsqueeze(1)], dim=1)
     path = path.scatter(1, (selection.depth + 1).unsqueeze(1), (first + node).unsqueeze(1))
     path = torch.where(selection.is_used.unsqueeze(1), path, first.unsqueeze(1))
     depth = torch.where(stays, selection.depth, selection.depth + 1)
-    # Several simulations of one tree are added in order, so that sums are reproducible; the CPU does so by itself.
+    # A GPU adds in any order, so it backs up one slot after another: the sums of a tree are reproducible.
     step = len(path) if host_read_is_free(path) else search_state.num_games
     for start in range(0, len(path), step):
         slot = slice(start, start + step)
@@ -393,7 +394,7 @@ def expand_and_backup(
 
 
 def _rank(selection: Selection, is_new: Tensor, num_games: int) -> Tensor | int:
-    """Returns how many earlier simulations of the same tree make a new node: bool [K] -> int64 [K]."""
+    """Returns how many simulations of the same tree in earlier slots make a new node: bool [K] -> int64 [K]."""
     if selection.num_slots == 1:
         return 0
     new = torch.zeros(selection.num_slots * num_games, dtype=torch.int64, device=is_new.device)
@@ -418,7 +419,7 @@ def _expand(
 
 
 def _close(tree: Tree, first: Tensor, selection: Selection, repeats: Tensor) -> None:
-    """Closes the moves that repeat a position (bool [K])."""
+    """Marks the moves that repeat a position (bool [K]) as ILLEGAL, with prior 0."""
     if host_read_is_free(repeats) and not bool(repeats.any()):
         return
     place = (torch.where(repeats, selection.last, first), selection.action)

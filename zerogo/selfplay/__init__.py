@@ -1,5 +1,5 @@
-"""Self-play: B games that share each step of the search. A game whose budget is spent moves at once on a CPU, and
-within `CHECK_EVERY` simulations elsewhere; it is recorded as training samples, and the next one takes its place."""
+"""Self-play: B games share each step of the search. A game whose budget is spent records and plays its move, on a CPU
+at once, elsewhere within `CHECK_EVERY` simulations. A new game takes the place of a finished one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from zerogo.selfplay.opening import begin_games
 from zerogo.selfplay.record import FALSE_POSITIVE, EndReason, FinishedGame, Recorder, Resignation, SelfPlayResult
 from zerogo.system.tensors import TensorFields, restore, send, state_of
 
-# What a state holds of self-play, and of its searches besides their trees.
+# Attributes that `state_dict` keeps; fields of the search state that it leaves out, or keeps in a form of their own.
 IN_FLIGHT = "states drawn plan is_first network_steps next_game budgets fewest_left steps_left".split()
 NOT_KEPT = ("states", "tree", "repeated_states", "graph")
-# PUCT's temperature of the played move at ply 0 and late in a game; half-way after as many plies as rows (KataGo).
+# With PUCT, the temperature of the played move falls from START towards END, with a half-life of N plies (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
 CHECK_EVERY = 4  # simulations between checks for games whose search is over, where a check waits for the device
 SETTLED_END_SHARE = 0.9  # share of games that end once every point is pass-alive; the others teach when to pass
@@ -38,9 +38,9 @@ OF_SEARCHES = tuple(field.name for field in fields(SearchState) if field.name no
 
 @dataclass(frozen=True)
 class GameRandomness(TensorFields):
-    """What each of B games draws once, by its number. number: int64 [B]. opening: int32 [B], opening plies drawn from
-    the prior, so that games differ. bool [B] each: ends_settled, the game ends once every point is pass-alive;
-    may_resign; is_kept, written as SGF."""
+    """The random draws that each of B games makes once, keyed by its number. number: int64 [B]. opening: int32 [B], how
+    many plies are drawn from the prior, so that games differ. bool [B] each: ends_settled, whether the game ends once
+    every point is pass-alive; may_resign; is_kept, whether it is written as SGF."""
 
     number: Tensor
     opening: Tensor
@@ -51,8 +51,8 @@ class GameRandomness(TensorFields):
 
 @dataclass(frozen=True)
 class Plan(TensorFields):
-    """What the current searches of B games are for. is_learned: bool [B], the position becomes a sample, its policy a
-    target. budget: int64 [B], simulations."""
+    """The current searches of B games. is_learned: bool [B], whether the position becomes a sample and the search's
+    policy its target. budget: int64 [B], simulations."""
 
     is_learned: Tensor
     budget: Tensor
@@ -60,12 +60,12 @@ class Plan(TensorFields):
 
 @dataclass(frozen=True)
 class Readback(TensorFields):
-    """What the host reads after the moves of K games; ignored for a game whose search is not over.
+    """What the host reads after the moves of K games; where a search is not over, they mean nothing.
 
     done, budget: int64 [K], simulations of the current search. next_budget: int64 [K], of the next. num_kept: int64
     [K], nodes that the tree keeps. ply: int32 [K], passes: int8 [K], finished: bool [K], of the game after the move.
-    settled: bool [K], every point is pass-alive. ends_settled: bool [K], that ends this game. kl, entropy: float32 [K],
-    see `diagnostics`. resigns: bool [K], None if no game may be resigned."""
+    settled: bool [K], every point is pass-alive. ends_settled: bool [K], see `GameRandomness`. kl, entropy: float32
+    [K], see `diagnostics`. resigns: bool [K], None if no game may be resigned."""
 
     done: Tensor
     budget: Tensor
@@ -100,8 +100,8 @@ class SelfPlay:
 
     game, search, settings: the config's sections game, search and selfplay. The seed and the number of a game decide
     every random draw of that game, the size of its board included; N is the side of the largest board. first_game: the
-    number of the first game; every number is used once. progress: see `set_progress`. stride: the difference between
-    numbers; other ranks play those between. game_index, everywhere: int64 [K], ascending, some of the B games."""
+    number of the first game; every number is used once. progress: see `set_progress`. stride: from one number to the
+    next; other ranks use those between. In all methods game_index is int64 [K], ascending: some of the B games."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class SelfPlay:
         self.all_games = torch.arange(self.num_games, device=device)
         self.ended: list[tuple[Callable[[], list[Tensor]], Tensor]] = []  # see `_replace`
         self.games_ahead: tuple[board.State, GameRandomness] | None = None
-        self.max_ended = 0  # games that ended at one move
+        self.max_ended = 0  # most games begun at once
         self.is_first = torch.ones(self.num_games, dtype=torch.bool)  # whether no game has ended in this slot yet
         states, drawn = self._next_games(self.num_games)
         self.states, self.drawn = states.to(device), drawn.to(device)
@@ -175,10 +175,10 @@ class SelfPlay:
         return torch.arange(self.max_plies, device=self.device) < self.states.ply.unsqueeze(1)
 
     def set_progress(self, progress: float) -> None:
-        """Sets how much of the run is over, 0 to 1, by which the schedule decides the number of simulations of the next
+        """Sets how much of the run is over, 0 to 1, on which `simulations_schedule` bases the budgets of the next
         searches."""
         full = self.settings.full_at(progress)
-        # Cheap searches are drawn only if not all are full.
+        # With full_share 1 no search is cheap.
         self.budgets = full, (self.settings.cheap_simulations if self.settings.full_share < 1 else full)
 
     def play(
@@ -309,8 +309,8 @@ class SelfPlay:
         self.recorder.write(game_index, before, **played)
 
     def _choose(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:
-        """Returns the moves to play: int64 [K]. They are drawn from the prior in the opening; later they are Gumbel's
-        own choice, or with PUCT drawn from the visits."""
+        """Returns the moves to play: int64 [K]. In the opening they are drawn from the prior. Later they are the Gumbel
+        search's action, or with PUCT drawn from the visits."""
         settings, is_gumbel = self.settings, self.search.settings.algorithm == "gumbel"
         if is_gumbel and not settings.opening_plies:
             return result.action
@@ -331,7 +331,7 @@ class SelfPlay:
     def _draw_plan(self, game_index: Tensor) -> None:
         """Draws whether the next search of each game is full or cheap (playout-cap randomisation)."""
         ply, number = select_games(self.states.ply, game_index), select_games(self.drawn.number, game_index)
-        # Opening plies become no samples, but are searched all the same: games that moved at once would be out of step
+        # Opening plies become no samples, but are searched too: games that moved without a search would be out of step
         # with the others, and a move in a few games costs as much host time as a move in all.
         is_learned = ply >= select_games(self.drawn.opening, game_index)
         budget = torch.full_like(number, self.budgets[0])
@@ -347,7 +347,7 @@ class SelfPlay:
 
     def _begin_searches(self, game_index: Tensor, new_roots: Tensor | None = None) -> None:
         """Starts the next searches, as planned. new_roots: see `search.Search.begin`."""
-        # Gumbel's noise varies its moves, so cheap searches have it, too; with PUCT the temperature varies them.
+        # With Gumbel only the noise varies the moves, so cheap searches have it, too; with PUCT the temperature does.
         explore = self.search.settings.algorithm == "gumbel" or select_games(self.plan.is_learned, game_index)
         options = {"game_ids": select_games(self.drawn.number, game_index), "explore": explore, "new_roots": new_roots}
         budgets = select_games(self.plan.budget, game_index)
@@ -440,11 +440,11 @@ class SelfPlay:
             collected.games.append(FinishedGame(*game))
         if self.settings.resign_share:
             values, is_black = recorder.tables["root_value"], recorder.tables["to_play"] == board.BLACK
-            self.resignation.learn(values, is_black, length, torch.where(drawn.may_resign, 0.0, score))
+            self.resignation.learn(values, is_black, length, torch.where(drawn.may_resign, 0.0, score))  # 0: left out
 
 
 def _play_moves(before: board.State, actions: Tensor, stays: Tensor | None) -> board.State:
-    """Returns running games after the actions, except games that stay: bool [K], None for none."""
+    """Returns running games after the actions; those with `stays` (bool [K], None for none) are not moved."""
     if stays is None:
         return board.step_(before, actions)
     after = board.step_(replace(before, finished=stays), actions)
