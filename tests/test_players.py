@@ -17,7 +17,7 @@ from zerogo.errors import InputError
 from zerogo.game import GameState, Move, Point
 from zerogo.players import playout
 from zerogo.players.analyst import SearchPlayer, make_player
-from zerogo.players.playout import PlayoutEvaluator, playouts_of
+from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.selfplay.opening import RandomPlayer, draw_point
@@ -88,12 +88,6 @@ def test_playouts_are_those_of_the_plain_rules(size: int, plies: int) -> None:
     state = GameState.from_stones(state.stones(), state.to_play, rules)
     ends, _ = playout._play_games(of_stones([state.stones()], rules, state.to_play.value), keys.unsqueeze(0))
     assert ends[0].sum((1, 2)).tolist() == [score_of_playout(state, key) for key in keys]
-
-
-def test_players_by_name() -> None:
-    made = [make_player(spec, EvaluationConfig(), tiny.CPU, torch.float32) for spec in ("random", "mcts:30")]
-    assert [player.name for player in made] == ["random", "mcts:30"]
-    assert playouts_of("mcts:00100000") == 100_000 and playouts_of("mcts-runs/5x5") is None
 
 
 def test_a_network_of_another_board_size_is_refused() -> None:
