@@ -28,7 +28,7 @@ class Mutation(NamedTuple):
 MUTATIONS = [
     # The rules of one game
     Mutation("game.py", "len(removed) == 1 and len(string.stones) == 1", "len(removed) == 1", "game"),
-    Mutation("game.py", "return (position, to_play) if", "return position if", "game"),
+    Mutation("game.py", "(after, self.to_play.other) if", "after if", "game"),
     Mutation("game.py", "taker = self.to_play.other if move.point in removed else", "taker = self.to_play or", "game"),
     # The rules of many games
     Mutation("board/position.py", "(after.passes >= 2)", "(after.passes >= 3)", "board"),
