@@ -59,29 +59,29 @@ def replayed(rules: Rules, moves: list[int]) -> list[GameState]:
 def check_nodes(search_state: SearchState, game: int, start: board.State, cap: int) -> Counter[str]:
     """Plays to every node of a tree on the board: every legal move is open, what is open and illegal is a repetition
     that was not tried. Returns what was met."""
-    tree, games, met = search_state.tree, {ROOT: start}, Counter()
+    tree, games, legal_in, met = search_state.tree, {ROOT: start}, {}, Counter()
     for node in range(ROOT, ROOT + int(tree.size[game])):
         if node > ROOT:
-            before, action = games[int(tree.parent[game, node])], tree.action[game, node].reshape(1).to(torch.int64)
-            assert board.legal_actions(before)[0, action]
-            games[node] = board.step(before, action)
+            parent, action = int(tree.parent[game, node]), tree.action[game, node].reshape(1).to(torch.int64)
+            assert legal_in[parent][action]
+            games[node] = board.step(games[parent], action)
         now, children, prior = games[node], tree.children[game, node], tree.prior[game, node]
         position = Go().unpack(tree.words[game, node].unsqueeze(0), now.board_size)
         for name in ("stones", "to_play", "passes", "ply"):
             assert getattr(position, name).tolist() == getattr(now, name).tolist(), name
-        met["nodes"] += 1
         assert bool(tree.terminal[game, node]) == bool(now.finished) == (int(now.passes) == 2 or int(now.ply) == cap)
         if now.finished:
             score = float(scoring.result_black(now)[0]) * (1 if int(now.to_play) == board.BLACK else -1)
             assert float(tree.value[game, node]) == (score > 0) - (score < 0)
-            met.update(finished=1, draws=score == 0)
+            met.update(nodes=1, finished=1, draws=score == 0)
             continue
-        legal, is_illegal = board.legal_actions(now)[0], children == ILLEGAL
+        legal_in[node] = legal = board.legal_actions(now)[0]
+        is_illegal = children == ILLEGAL
         repeats = torch.zeros_like(legal)
         repeats[:-1] = flood.unpack_rows(legal_rows(now, now.on_board, now.suicide)).flatten() & ~legal[:-1]
         assert not is_illegal[legal].any() and is_illegal[~legal & ~repeats].all()
         assert is_illegal[repeats].all() if node == ROOT else (children[repeats] <= NULL_NODE).all()
-        met["closed"] += int(is_illegal[repeats].sum()) * (node > ROOT)
+        met.update(nodes=1, closed=int(is_illegal[repeats].sum()) * (node > ROOT))
         assert not prior[is_illegal].any() and (node > ROOT or abs(float(prior.sum()) - 1) < 1e-5)
     return met
 
