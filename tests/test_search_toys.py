@@ -58,7 +58,7 @@ class PlainNode:
 
 
 def plain_values(node: PlainNode) -> dict[int, float]:
-    """Returns the value of each open move, the mixed one of METHODS 2.12 where it has no visit."""
+    """Returns the value of each open move, the mixed one of Danihelka et al. 2022 where it has no visit."""
     visited = {a: child for a, child in node.children.items() if a not in node.closed}
     q = {a: -child.sum / child.visits for a, child in visited.items()}
     number, mass = sum(child.visits for child in visited.values()), sum(node.prior[a] for a in visited)
@@ -68,7 +68,7 @@ def plain_values(node: PlainNode) -> dict[int, float]:
 
 
 def plain_logits(node: PlainNode, settings: SearchConfig) -> dict[int, float]:
-    """Returns the improved logits of METHODS 2.12 by open move: logit + sigma(completed value)."""
+    """Returns the improved logits of Danihelka et al. 2022 by open move: logit + sigma(completed value)."""
     most_visits = max((child.visits for a, child in node.children.items() if a not in node.closed), default=0)
     scale = (settings.c_visit + most_visits) * settings.c_scale
     return {a: math.log(node.prior[a]) + scale * value for a, value in plain_values(node).items()}

@@ -51,9 +51,7 @@ MUTATIONS = [
     Mutation("selfplay/record.py", "ownership_black[game] * sign.view(-1, 1, 1)", "ownership_black[game]", "selfplay"),
     Mutation("selfplay/record.py", "[game, ply] * sign.unsqueeze(1)", "[game, ply]", "selfplay"),
     Mutation("selfplay/record.py", "~is_resigned[game]", "is_resigned[game]", "selfplay"),
-    Mutation(
-        "search/gumbel.py", "(nodes.node_value + number * average) / (1.0 + number)", "average", "search search_toys"
-    ),
+    Mutation("search/gumbel.py", "(nodes.node_value + number * average) / (1.0 + number)", "average", "search_kernels"),
     Mutation("search/puct.py", "torch.minimum(needed, weight)", "weight", "search search_toys"),
     # Backup
     Mutation("search/tree.py", "(step & 1) == 0, value, -value", "(step & 1) == 0, value, value", "search_kernels"),
