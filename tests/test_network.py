@@ -51,7 +51,7 @@ def test_pooling() -> None:
     x = torch.relu(torch.randn(2, 5, 6, 6))
     on_board = torch.ones(2, 6, 6, dtype=torch.bool)
     mean = x.mean((2, 3))
-    # By area: ((6 - 14)^2 / 100 - 0.1), as METHODS 2.3 has it.
+    # By area: ((6 - 14)^2 / 100 - 0.1), as in KataGo.
     for by_area, last in ((False, x.amax((2, 3))), (True, mean * (0.64 - 0.1))):
         expected = torch.cat([mean, mean * -0.8, last], dim=1)
         for mask in (None, on_board):

@@ -82,7 +82,7 @@ def plain_policy(node: PlainNode, settings: SearchConfig) -> dict[int, float]:
 
 
 def plain_choice(node: PlainNode, settings: SearchConfig, is_root: bool) -> int:
-    """Formulas of METHODS 2.6 (PUCT) and 2.12 (inside the tree), written down once more."""
+    """The formulas of PUCT (Silver et al. 2017) and of Gumbel (Danihelka et al. 2022) inside the tree, once more."""
     visited = {a: child for a, child in node.children.items() if a not in node.closed}
     q, visits = {a: -c.sum / c.visits for a, c in visited.items()}, {a: c.visits for a, c in visited.items()}
     if settings.algorithm == "puct":
@@ -153,7 +153,7 @@ def test_a_search_is_the_plain_one(settings: SearchConfig) -> None:
 
 
 def plain_gumbel(toy: Toy, root: PlainNode, settings: SearchConfig, budget: int) -> None:
-    """Sequential halving without noise as METHODS 2.12 tells it: phases over the survivors, best by logit +
+    """Sequential halving without noise as in Danihelka et al. 2022: phases over the survivors, best by logit +
     sigma(q)."""
 
     def merit(action: int) -> float:
