@@ -7,6 +7,7 @@ import pytest
 import torch
 from boards import Lockstep, assert_same, kinds, parse, random_games, random_moves, spiral
 from implementations import IMPLEMENTATIONS, NUMBA, doing, done
+from tables import tables
 
 from zerogo import board
 from zerogo.board import exact_legal_rows, flood
@@ -26,8 +27,7 @@ for size, number in ((2, 25), (3, 75), (4, 150), (5, 150)):
     PLAYED[f"{size}, no passes"] = kinds(size, 3), {"pass_share": 0.0, "long": 1e9}, 200, least
 # Nothing beyond a game's board influences it: small boards lie in the corner of the largest one's tensors.
 PLAYED["many sizes"] = [rule for size in (1, 2, 3, 4, 5, 7, 10) for rule in kinds(size)], {}, 400, {"superko": 100}
-for name in ("2", "3", "5"):
-    PLAYED[f"{name}, by torch"] = PLAYED[name]
+PLAYED |= {f"{name}, by torch": PLAYED[name] for name in ("2", "3", "5")}
 PLAYED["on CUDA"] = PLAYED["many sizes"][0], {"device": "cuda", "long": 1e9}, 150, {"superko": 100}
 MARKS = {"on CUDA": pytest.mark.gpu}
 MARKS |= {name: pytest.mark.slow for name in PLAYED if name.endswith(("more", "large")) and name != "19, large"}
@@ -71,6 +71,15 @@ def test_a_spiral_over_the_whole_board_is_taken_in_one_move(size: int, way: str)
         assert after.stones[game].unique().tolist() == [0, colour]
     seed = flood.points_to_rows((both[0].flatten() == 1).nonzero()[0], size)
     assert torch.equal(done(way, flood.flood, seed, state.black[:1]), state.black[:1]), "one flood reaches its end"
+
+
+def test_sequences_on_2x2_are_as_many_as_two_other_programs_count() -> None:
+    for superko, counts in tables("game")["perft of 2x2"].items():
+        state = board.new_games(1, Rules(size=2, superko=superko))
+        for count in counts:  # the sequences of 1, 2, 3, … actions from the empty board without suicide
+            game, action = (board.legal_actions(state) & ~state.finished.unsqueeze(1)).nonzero().unbind(1)
+            assert len(action) == count
+            state = board.step(state.select(game), action)
 
 
 def test_history_follows_the_longest_game_not_the_steps() -> None:
