@@ -200,7 +200,7 @@ def _benson(
     board_size, num_points, planes = stones.shape[1], stones.shape[1] ** 2, (stones, other, empty, must_touch)
     is_own, is_other, is_empty, is_must = (flood.unpack_rows(rows).flatten(1) for rows in planes)
     labels = flood.string_labels(is_own | is_other, board_size, colour=is_own.to(torch.int8))
-    adjacent = _labels_beside(torch.where(is_own, labels, num_points), board_size)
+    adjacent = flood.labels_beside(torch.where(is_own, labels, num_points), board_size)
     candidates, is_vital = _vital_strings(labels, adjacent, is_empty, is_must)
 
     alive = torch.ones_like(labels[:, :1], dtype=torch.bool).expand(-1, num_points + 1)
@@ -220,15 +220,6 @@ def _benson(
     is_mine = is_closed & ((is_vital.any(1) | (hidden <= 1)) if by_vital else (hidden <= 1))
     area = is_safe | (is_other & is_mine.gather(1, labels))
     return flood.pack_rows(area.unflatten(1, (board_size, board_size)))
-
-
-def _labels_beside(labels: Tensor, board_size: int) -> Tensor:
-    """Returns the labels of each point's right, left, lower and upper neighbours: int64 [X, P] -> int64 [X, 4, P], P
-    beyond the edge."""
-    none = board_size * board_size
-    padded = torch.nn.functional.pad(labels.unflatten(1, (board_size, board_size)), (1, 1, 1, 1), value=none)
-    sides = padded[:, 1:-1, 2:], padded[:, 1:-1, :-2], padded[:, 2:, 1:-1], padded[:, :-2, 1:-1]
-    return torch.stack([side.flatten(1) for side in sides], dim=1)
 
 
 def _vital_strings(labels: Tensor, adjacent: Tensor, is_empty: Tensor, is_must: Tensor) -> tuple[Tensor, Tensor]:

@@ -273,8 +273,7 @@ def put_(state: State, index: Tensor, games: State, ply_bound: int | None = None
 def legal_actions(state: State) -> Tensor:
     """Returns the exact legal moves, superko included: bool [B, A]. Pass is always legal, and the only legal move in a
     finished game."""
-    points = flood.unpack_rows(exact_legal_rows(state)).flatten(-2)
-    return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
+    return torch.nn.functional.pad(flood.unpack_rows(exact_legal_rows(state)).flatten(1), (0, 1), value=True)
 
 
 def exact_legal_rows(state: State) -> Tensor:
@@ -317,19 +316,21 @@ def _suspects(state: State, legal: Tensor, lost: Tensor) -> Tensor:
     return (legal & own_lost) | _suicides(state, legal)
 
 
+def stone_history(state: State, earlier: int = RECENT) -> Tensor:
+    """Returns the black and the white stones now and in earlier positions, newest first: int32 [B, 1 + earlier, 2,
+    N]."""
+    now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
+    return torch.cat([now, state.recent[:, :earlier]], dim=1)
+
+
 def _recently_lost(state: State) -> Tensor:
     """Returns where a stone of one of the recent positions is missing in the next one: int32 [B, 2, N]."""
-    now = torch.stack([state.black, state.white], dim=1)
-    lost = state.recent[:, 0] & ~now
-    for ago in range(1, state.recent.shape[1]):
-        lost |= state.recent[:, ago] & ~state.recent[:, ago - 1]
-    return lost
+    return reduce(torch.bitwise_or, (state.recent & ~stone_history(state, RECENT - 1)).unbind(1))
 
 
 def _with_recent_history(state: State) -> State:
     """Returns the games as if they had begun with their earliest recent position."""
-    now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
-    hashes = hash_stones(*torch.cat([state.recent.flip(1), now], dim=1).unbind(2))
+    hashes = hash_stones(*stone_history(state).flip(1).unbind(2))
     last = hashes.shape[1] - 1
     plies = state.ply.to(torch.int64).unsqueeze(1) - torch.arange(last, -1, -1, device=hashes.device)
     seen = torch.where(plies < 0, NOT_SEEN, hashes)
@@ -384,16 +385,10 @@ def _xor_by_label(keys: Tensor, labels: Tensor) -> Tensor:
 def _xor_beside(string_key: Tensor, labels: Tensor, is_meant: Tensor, board_size: int) -> Tensor:
     """Returns for every point the XOR of the keys of the different strings next to it, among those in `is_meant`: [B,
     P] each -> int64 [B, P]."""
-    points = torch.arange(labels.shape[1], device=labels.device)
-    column = points % board_size
-    is_above, is_below = points >= board_size, points < len(points) - board_size
-    sides = ((1, column < board_size - 1), (-1, column > 0), (board_size, is_below), (-board_size, is_above))
-    total, met = torch.zeros_like(string_key), []
-    for distance, exists in sides:
-        label = torch.where(exists & torch.roll(is_meant, -distance, 1), torch.roll(labels, -distance, 1), -1)
-        is_new = label >= 0
-        for earlier in met:
-            is_new = is_new & (label != earlier)
-        met.append(label)
-        total = total ^ torch.where(is_new, torch.roll(string_key, -distance, 1), 0)
+    adjacent = flood.labels_beside(torch.where(is_meant, labels, labels.shape[1]), board_size)
+    keys = torch.nn.functional.pad(string_key, (0, 1))  # a label is one of its string's points, or P for none
+    total = torch.zeros_like(string_key)
+    for side in range(4):
+        is_new = (adjacent[:, :side] != adjacent[:, side : side + 1]).all(1)
+        total = total ^ torch.where(is_new, keys.gather(1, adjacent[:, side]), 0)
     return total

@@ -168,6 +168,15 @@ def _join(best: Tensor, labels: Tensor, board_size: int) -> Tensor:
     return torch.where(is_mutual, points, parent)
 
 
+def labels_beside(labels: Tensor, board_size: int) -> Tensor:
+    """Returns the labels of each point's right, left, lower and upper neighbours: int64 [X, P] -> int64 [X, 4, P], P
+    beyond the edge."""
+    none = board_size * board_size
+    padded = torch.nn.functional.pad(labels.unflatten(1, (board_size, board_size)), (1, 1, 1, 1), value=none)
+    sides = padded[:, 1:-1, 2:], padded[:, 1:-1, :-2], padded[:, 2:, 1:-1], padded[:, :-2, 1:-1]
+    return torch.stack([side.flatten(1) for side in sides], dim=1)
+
+
 # Eyes, as the random player and the encoders define them
 
 # The neighbours as (rows down, columns right): left, right, above, below; then the diagonals.

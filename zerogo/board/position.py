@@ -8,7 +8,7 @@ These torch operations never wait for a device. They are the reference for the k
 inside larger operations (`kernels/*/board.py`)."""
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, reduce
 
 import torch
 from torch import Tensor
@@ -143,10 +143,7 @@ def play(
 
 def _union(planes: Tensor) -> Tensor:
     """Returns the points of any plane: int32 [B, n, N] -> int32 [B, N]; torch has no such reduction."""
-    union = planes[:, 0]
-    for k in range(1, planes.shape[1]):
-        union = union | planes[:, k]
-    return union
+    return reduce(torch.bitwise_or, planes.unbind(1))
 
 
 def _touched_strings(place: Tensor, own_stones: Tensor, opponent: Tensor) -> Tensor:

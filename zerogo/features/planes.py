@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zerogo import scoring
-from zerogo.board import flood
+from zerogo.board import flood, stone_history
 from zerogo.board.symmetry import action_table
 from zerogo.errors import InputError
 from zerogo.features.readings import Ladders, read_ladders
@@ -107,9 +107,7 @@ def _earlier(view: View, ago: int) -> tuple[Tensor, Tensor]:
     """Returns the black and white stones of an earlier position (the oldest, if fewer moves are known), and the point
     that the simple ko rule banned there: int32 [B, 2, N] and int16 [B]."""
     state, num_known = view.state, (view.last_moves[:, :ago] >= 0).sum(1)
-    now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
-    positions = torch.cat([now, state.recent[:, : ago + 1]], dim=1)
-    games = torch.arange(len(num_known), device=num_known.device)
+    positions, games = stone_history(state, ago + 1), torch.arange(len(num_known), device=num_known.device)
     stones, before, move = positions[games, num_known], positions[games, num_known + 1], state.moves[games, num_known]
     return stones, torch.where(num_known == 0, state.ko, _ko(stones, before, move, state.on_board))
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.board import State, exact_legal_rows, flood, with_atari
+from zerogo.board import State, exact_legal_rows, flood, stone_history, with_atari
 from zerogo.board.position import BLACK, legal_rows
 from zerogo.features.readings import Ladders, Tactics, read_ladders, read_tactics
 
@@ -124,20 +124,12 @@ def colour(view: View) -> Tensor:
 
 def history(view: View, number: int) -> Tensor:
     """Returns own stones now and in earlier positions, newest first, then the opponent's; empty before the first."""
-    return torch.cat(view.colours(*_past(view.state, number)), dim=1)
+    return torch.cat(view.colours(*stone_history(view.state, number).unbind(2)), dim=1)
 
 
 def colour_history(view: View, number: int) -> Tensor:
     """Returns stones now and in earlier positions, newest first, Black's, then White's."""
-    return torch.cat(_past(view.state, number), dim=1)
-
-
-def _past(state: State, earlier: int) -> tuple[Tensor, Tensor]:
-    """Returns the black and the white stones now and in earlier positions: int32 [B, 1 + earlier, N] each."""
-    return (
-        torch.cat([state.black.unsqueeze(1), state.recent[:, :earlier, 0]], dim=1),
-        torch.cat([state.white.unsqueeze(1), state.recent[:, :earlier, 1]], dim=1),
-    )
+    return torch.cat(stone_history(view.state, number).unbind(2), dim=1)
 
 
 def turns_since(view: View, number: int) -> Tensor:

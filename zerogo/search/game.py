@@ -142,8 +142,7 @@ class Go(Game):
     def legal(self, states: State, game_index: Tensor, position: Position) -> Tensor:
         """Returns the legal moves, superko not considered: bool [K, A]."""
         rows = legal_rows(position, select_games(states.on_board, game_index), self._suicide(states, game_index))
-        points = flood.unpack_rows(rows).flatten(1)
-        legal = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
+        legal = torch.nn.functional.pad(flood.unpack_rows(rows).flatten(1), (0, 1), value=True)
         return self.allowed(states, game_index, position, legal)
 
     def outcome(self, states: State, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
