@@ -107,12 +107,15 @@ def export(path: str | Path, checkpoint: Checkpoint) -> None:
 
 
 def load(path: str | Path) -> Checkpoint:
-    """Returns the checkpoint of a file, its tensors on the CPU, or what a network file of KataGo's is as one.
+    """Returns the checkpoint of a file, its tensors on the CPU; of a KataGo file, of which nothing else is known, the
+    network under settings that fit it.
 
     Raises InputError, with one sentence, for a file that is missing, cut short, damaged, no checkpoint, of a newer
     format, that holds anything but tensors and plain values, or whose weights don't fit its own config."""
     if katago_format.is_network(path):
-        return _of_katago(path)
+        network = katago_format.read(path, Config().game.largest_size)
+        weights = {key: tensor.detach() for key, tensor in network.state_dict().items()}
+        return Checkpoint(katago_format.config_of(network, path), 1, weights, weights, source=str(path))
     contents = read(Path(path))
     if not isinstance(contents, dict) or contents.get("format") != FORMAT:
         raise InputError(f"{path} is not a zerogo checkpoint: it was written by another program")
@@ -160,13 +163,6 @@ def portable(value: Any) -> Any:
         if isinstance(value, kind):
             return kind(value)  # numpy.float64 and enumerations, too, which `load` would refuse as foreign classes
     raise TypeError(f"a checkpoint holds tensors, numbers, texts, lists and dictionaries, not {type(value).__name__}")
-
-
-def _of_katago(path: str | Path) -> Checkpoint:
-    """Returns the network of a KataGo file, of which nothing else is known, under settings that fit it."""
-    network = katago_format.read(path, Config().game.largest_size)
-    weights = {key: tensor.detach() for key, tensor in network.state_dict().items()}
-    return Checkpoint(katago_format.config_of(network, path), 1, weights, weights, source=str(path))
 
 
 def fresh_network(config: Config) -> Network | KataGoNetwork:

@@ -86,7 +86,10 @@ class Evaluator:
             evaluations = [self._evaluate(planes, inputs, state, legal, turn) for turn in turns]
             each = zip(*(evaluation.tensors() for evaluation in evaluations), strict=True)
             return evaluations[0].with_tensors(torch.stack(tensors).mean(0) for tensors in each)  # priors, not logits
-        turn = None if self.symmetries == "none" else _draw(state, key)
+        turn = None
+        if self.symmetries == "random":
+            key = rng.key(state.hash, state.to_play, state.ply) if key is None else key
+            turn = rng.below(symmetry.NUM_SYMMETRIES, _DRAW, Purpose.SYMMETRY, key)  # mixed again: any integer will do
         return self._evaluate(planes, inputs, state, legal, turn)
 
     @torch.inference_mode()
@@ -128,10 +131,3 @@ def score_of(ownership: Tensor, state: board.State) -> Tensor:
         placed = flood.count(state.black) - flood.count(state.white) + state.captures[:, 1] - state.captures[:, 0]
         komi = torch.where(state.rules.scoring == scoring.AREA, komi, komi + placed)
     return ownership.float().sum((1, 2)) - torch.where(state.to_play == board.BLACK, komi, -komi)
-
-
-def _draw(state: board.State, key: Tensor | None) -> Tensor:
-    """Returns each game's symmetry: int64 [B]. A given key is mixed once more, so it may be any integer."""
-    if key is None:
-        key = rng.key(state.hash, state.to_play, state.ply)
-    return rng.below(symmetry.NUM_SYMMETRIES, _DRAW, Purpose.SYMMETRY, key)

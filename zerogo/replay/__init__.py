@@ -126,7 +126,9 @@ class Replay:
             end = min(len(samples), start + max(0, self._shard_samples - (self.total - self._num_in_shards)))
             self._count(records[start:end])
             if self.total - self._num_in_shards >= self._shard_samples:
-                self._finish_shard()
+                first, self._num_in_shards = self._num_in_shards, self.total
+                if self._files is not None:
+                    self._files.write(first, self.newest(self.total - first))
             start = end
         self.credit = self._most_credit(self.credit + self.settings.reuse * len(samples))
 
@@ -266,11 +268,6 @@ class Replay:
         """Waits until the files are written; raises no errors (`flush` does)."""
         if self._files is not None:
             self._files.close()
-
-    def _finish_shard(self) -> None:
-        first, self._num_in_shards = self._num_in_shards, self.total
-        if self._files is not None:
-            self._files.write(first, self.newest(self.total - first))
 
     def _load(self, limit: float) -> None:
         """Loads the samples with numbers below `limit`."""

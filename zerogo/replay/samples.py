@@ -14,11 +14,10 @@ from torch import Tensor
 from zerogo import board
 from zerogo.board import NO_CAP, with_atari
 from zerogo.board.position import hash_stones
-from zerogo.rules import SUPERKO, RulesBatch
+from zerogo.rules import SIMPLE, RulesBatch
 from zerogo.system.tensors import TensorFields
 
 POSITIONS = 8  # the position itself and the seven before it
-_SIMPLE_KO = SUPERKO.index("simple")
 
 
 def _field(dtype: torch.dtype, *shape: int | str) -> Any:
@@ -89,7 +88,7 @@ class Samples(TensorFields):
 
     def kinds(self) -> Tensor:
         """Returns the bits of KINDS that each sample's rules set: uint8 [K]."""
-        flags = self.size != self.board_size, self.suicide, self.superko != _SIMPLE_KO, self.scoring != 0
+        flags = self.size != self.board_size, self.suicide, self.superko != SIMPLE, self.scoring != 0
         return torch.stack([flag.to(torch.uint8) << bit for bit, flag in enumerate(flags)]).sum(0, dtype=torch.uint8)
 
     def state(self, kinds: int | None = None, for_encoder: bool = False) -> board.State:

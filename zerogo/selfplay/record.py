@@ -144,33 +144,27 @@ class Recorder:
             rows=torch.where((back >= 0).view(-1, POSITIONS, 1, 1), rows, 0),
             reply=torch.where(ply + 1 < length[game], following, -1),
             value=torch.sign(score),
-            short_values=self._short_values_black(length, score_black)[game, ply] * sign.unsqueeze(1),
+            short_values=self.short_values_black(length, score_black)[game, ply] * sign.unsqueeze(1),
             score=score,
             ownership=(ownership_black[game] * sign.view(-1, 1, 1)).to(torch.int8),
             board_weight=(~is_resigned[game]).to(torch.float32),
         )
 
-    def _short_values_black(self, length: Tensor, score_black: Tensor) -> Tensor:
-        values, is_black = self.tables["root_value"], self.tables["to_play"] == board.BLACK
-        area = self.tables["size"][:, 0].to(torch.float32) ** 2
-        return short_values_black(torch.where(is_black, values, -values), length, torch.sign(score_black), area)
-
-
-def short_values_black(values_black: Tensor, length: Tensor, result_black: Tensor, area: Tensor) -> Tensor:
-    """Returns short-term values of K games at each ply, exponential averages of the root values from this ply on
-    (KataGo): float32 [K, T, 3]. Each ply takes the share 1 / (1 + area * q) of the weight that the plies before it
-    left, and the result takes the rest.
-
-    values_black: float32 [K, T], Black's view. length: int64 [K], plies played. result_black, area: float32 [K]."""
-    now = 1 / (1 + area.unsqueeze(1) * torch.tensor(SHORT_VALUE_RATES, device=area.device)).unsqueeze(1)
-    ply, end = torch.arange(values_black.shape[1] + 1, device=area.device).view(1, -1, 1), length.view(-1, 1, 1)
-    result = torch.where(ply == end, result_black.view(-1, 1, 1), 0.0)
-    average = torch.where(ply < end, now * F.pad(values_black, (0, 1)).unsqueeze(2), result)
-    step = 1
-    while step < average.shape[1]:  # each pass doubles the plies that an entry sums
-        average[:, :-step] += (1 - now) ** step * average[:, step:]
-        step *= 2
-    return average[:, :-1]
+    def short_values_black(self, length: Tensor, score_black: Tensor) -> Tensor:
+        """Returns short-term values of B games at each ply, exponential averages of the root values from this ply on
+        (KataGo): float32 [B, T, 3]. Each ply takes the share 1 / (1 + area * q) of the weight that the plies before it
+        left, and the result takes the rest. length: int64 [B], plies. score_black: float32 [B]."""
+        values, area = self.tables["root_value"], self.tables["size"][:, 0].to(torch.float32) ** 2
+        values = torch.where(self.tables["to_play"] == board.BLACK, values, -values)
+        now = 1 / (1 + area.unsqueeze(1) * torch.tensor(SHORT_VALUE_RATES, device=area.device)).unsqueeze(1)
+        ply, end = torch.arange(values.shape[1] + 1, device=area.device).view(1, -1, 1), length.view(-1, 1, 1)
+        result = torch.where(ply == end, torch.sign(score_black).view(-1, 1, 1), 0.0)
+        average = torch.where(ply < end, now * F.pad(values, (0, 1)).unsqueeze(2), result)
+        step = 1
+        while step < average.shape[1]:  # each pass doubles the plies that an entry sums
+            average[:, :-step] += (1 - now) ** step * average[:, step:]
+            step *= 2
+        return average[:, :-1]
 
 
 def write_games(directory: Path, games: Sequence[FinishedGame], player: str, stem: str = "game") -> None:
