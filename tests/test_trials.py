@@ -28,7 +28,6 @@ NO_KERNELS = ("arrays_of", "kind_of", "numbers_of")  # functions of the modules 
 WRITTEN = {
     "board replace_": lambda targets, index, sources: targets[0][index[0]],
     "roots begin": lambda search, search_state, *_: search_state.budget[2],
-    "roots begin_searches": lambda search_state, *_: search_state.budget[2],
     "roots make_roots": lambda search_state, *_: search_state.tree.words[3, ROOT],
     "tree expand_and_backup": lambda search_state, *_: search_state.tree.visits[2, ROOT],
     "tree keep_subtree_": lambda tree, *_: tree.size[2],

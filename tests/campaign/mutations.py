@@ -56,7 +56,7 @@ MUTATIONS = [
     # Backup
     Mutation("search/tree.py", "(step & 1) == 0, value, -value", "(step & 1) == 0, value, value", "search_kernels"),
     Mutation("search/__init__.py", "torch.where(leaves.finished, leaves.result, value)", "value", "search_kernels"),
-    Mutation("kernels/cpu/tree.py", "value, score = -value, -score\n    for", "score = -score\n    for", "search_toys"),
+    Mutation("kernels/cpu/tree.py", "value, score = -value, -score", "score = -score", "search_toys"),
     Mutation("kernels/cpu/tree.py", "leaves.result[k] if leaves.finished[k] else leaves", "leaves", "search_toys"),
     # Replay
     Mutation("replay/__init__.py", "(total**a - c**a)", "total**a", "replay"),

@@ -40,12 +40,8 @@ def play_out(state: Any, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]
 @kernel
 def _play_out(start, stop, position, on_board, keys, longest, last):
     size, each = on_board.shape[1], len(keys) // len(on_board)
-    work, struck, points, seen = (
-        strings.scratch(),
-        np.zeros(size, np.int32),
-        np.zeros(size, np.int32),
-        np.zeros(size, np.int32),
-    )
+    work, struck = strings.scratch(), np.zeros(size, np.int32)
+    points, seen = np.zeros(size, np.int32), np.zeros(size, np.int32)
     solid, off = np.full(size + 2, ~np.uint32(0)), np.full(size + 2, ~np.uint32(0))
     no_keys = np.zeros(2 * (size * size + 1), np.int64)  # a playout needs no hash
     for k in range(start, stop):

@@ -403,21 +403,14 @@ def _back_up(trees, path, depth, row, value, score):
     """Adds a visit, the value, its square and the score to a new node (row, -1 for none) and to those of its path, with
     the sign changing at each step up; returns the depth of the simulation."""
     visits, value_sum, square_sum, score_sum = trees.visits, trees.value_sum, trees.square_sum, trees.score_sum
-    reached, square, has_scores = depth, value * value, len(score_sum) > 0
-    if row >= 0:
-        reached += 1
-        visits[row] += 1
-        value_sum[row] += value
-        square_sum[row] += square
+    reached, square, has_scores = depth + (row >= 0), value * value, len(score_sum) > 0
+    for level in range(reached, -1, -1):
+        at = path[level] if level <= depth else row
+        visits[at] += 1
+        value_sum[at] += value
+        square_sum[at] += square
         if has_scores:
-            score_sum[row] += score
-        value, score = -value, -score
-    for level in range(depth, -1, -1):
-        visits[path[level]] += 1
-        value_sum[path[level]] += value
-        square_sum[path[level]] += square
-        if has_scores:
-            score_sum[path[level]] += score
+            score_sum[at] += score
         value, score = -value, -score
     return reached
 

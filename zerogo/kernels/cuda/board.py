@@ -444,10 +444,8 @@ def _past_moves(path, games, game, first, depth, action, MOVES: tl.constexpr):
 def _result(position, on_board, komi):
     """Returns the side to move's result by area, as the board stands: float32 scalar in -1, 0, 1."""
     empty = on_board & ~(position.black | position.white)
-    by_black, by_white = (
-        rows.flood(rows.neighbours(position.black), empty),
-        rows.flood(rows.neighbours(position.white), empty),
-    )
+    by_black = rows.flood(rows.neighbours(position.black), empty)
+    by_white = rows.flood(rows.neighbours(position.white), empty)
     score = rows.count(position.black | (by_black & ~by_white)) - rows.count(position.white | (by_white & ~by_black))
     lead = score.to(tl.float32) - komi
     result = tl.where(lead > 0, 1.0, tl.where(lead < 0, -1.0, 0.0))

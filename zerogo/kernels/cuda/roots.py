@@ -102,24 +102,13 @@ def begin(
     legal, roots = search.evaluate_roots(search_state, games, budgets, move_keys, new_roots)
     if roots:
         make_roots(search_state, *roots)
-    places = search.game.noise_places(search_state.states, games)
+    searched, places = search_state.tree, search.game.noise_places(search_state.states, games)
     if not isinstance(explore, Tensor):
         explore = None if explore else torch.zeros_like(games, dtype=torch.bool)
-    begin_searches(search_state, games, legal, move_keys, budgets, explore, places, search.settings.max_considered)
-
-
-def begin_searches(
-    search_state: Any, games: Tensor, legal: Tensor, move_keys: Tensor, budgets: Tensor, explores: Tensor | None,
-    places: Tensor | None, max_considered: int,
-) -> None:  # fmt: skip
-    """Prepares the trees of some games (int64 [K]), which have roots, for the next search.
-
-    legal: bool [K, A]. move_keys, budgets: int64 [K]. explores: bool [K], None for all. places: int64 [K, A], see
-    `search.game.Game.noise_places`."""
-    searched = search_state.tree
     fields = fields_of(Trees, searched), fields_of(Searches, search_state), search_state.keys
-    of_games, numbers = (games, legal, move_keys, budgets, explores, places), (searched.num_nodes, search_state.longest)
-    launch(begin_kernel, len(games), *fields, *of_games, *numbers, max_considered, **tree.kind_of(searched))
+    of_games = games, legal, move_keys, budgets, explore, places
+    numbers = searched.num_nodes, search_state.longest, search.settings.max_considered
+    launch(begin_kernel, len(games), *fields, *of_games, *numbers, **tree.kind_of(searched))
 
 
 @triton.jit(do_not_specialize=["num_nodes", "longest", "max_considered"])
@@ -127,7 +116,8 @@ def begin_kernel(
     trees, searches, symmetry_keys, games, legal, move_keys, budgets, explores, places, num_nodes, longest,
     max_considered, KIND: tl.constexpr,
 ):  # fmt: skip
-    """Begins the search of one game."""
+    """Begins the search of one game. explores: bool [K], None for all. places: int64 [K, A] or None, see
+    `search.game.Game.noise_places`."""
     k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
     row, moves = game * num_nodes + ROOT, tl.arange(0, KIND.TILE)
     exists, at, at_root = moves < KIND.ACTIONS, row * KIND.ACTIONS + moves, game * KIND.ACTIONS + moves
