@@ -392,7 +392,5 @@ def _changed_rules(arguments: argparse.Namespace, rules: Rules) -> Rules:
 
 def _check_save(path: Path | None, source: Path | None) -> None:
     """Raises InputError where the game can't be saved, or would replace another file than `source`, its own."""
-    if path is None:
-        return
-    if path.exists() and not (source is not None and source.exists() and path.samefile(source)):
+    if path is not None and path.exists() and not (source is not None and source.exists() and path.samefile(source)):
         raise InputError(f"--save is {path}, which exists already; give it a new name")

@@ -15,9 +15,8 @@ from zerogo.board.symmetry import action_table
 from zerogo.errors import InputError
 from zerogo.features.readings import Ladders, read_ladders
 from zerogo.features.view import View, as_planes
-from zerogo.rules import POSITIONAL, SCORING, SIMPLE, SITUATIONAL
+from zerogo.rules import POSITIONAL, SIMPLE, SITUATIONAL
 
-AREA = SCORING.index("area")
 KOMI_MARGIN = 20  # points beyond the board's area at which KataGo clips the komi
 RULES = (
     "komi / 15", "suicide allowed", "positional superko", "situational superko", "simple ko", "area scoring",
@@ -140,15 +139,13 @@ def area(view: View, suicide: bool | None = None) -> Tensor:
     """Returns the points as KataGo's area scoring counts them now, none under territory scoring. suicide: whether it
     counts as allowed for pass-alive stones; by default that of the rules."""
     shown = as_planes(*view.colours(*scoring.final_rows(view.state, suicide=suicide, by_vital=False)))
-    return torch.where((view.state.rules.scoring == AREA).view(-1, 1, 1), shown, 0)
+    return torch.where((view.state.rules.scoring == scoring.AREA).view(-1, 1, 1), shown, 0)
 
 
 def pass_alive(view: View) -> Tensor:
     """Returns the points that are unconditionally own, and those that are the opponent's."""
-    state = view.state
-    return as_planes(
-        *view.colours(*scoring.pass_alive_rows(state.black, state.white, state.on_board, state.rules.suicide))
-    )
+    rows = view.state.black, view.state.white, view.state.on_board
+    return as_planes(*view.colours(*scoring.pass_alive_rows(*rows, view.state.rules.suicide)))
 
 
 def makes_eye(view: View) -> Tensor:
@@ -183,8 +180,8 @@ def rules(view: View) -> Tensor:
         own_komi(view) / 15,
         of_game.suicide,
         *(of_game.superko == kind for kind in (POSITIONAL, SITUATIONAL, SIMPLE)),
-        of_game.scoring == AREA,
-        of_game.scoring != AREA,
+        of_game.scoring == scoring.AREA,
+        of_game.scoring != scoring.AREA,
         view.is_black ^ (state.ply % 2 == 0),  # White began
         state.passes > 0,
     ]
@@ -203,7 +200,7 @@ def cut_komi(view: View) -> Tensor:
     state, limit = view.state, (view.state.rules.size**2 + KOMI_MARGIN).to(torch.float32)
     played = flood.count(state.black) - flood.count(state.white) - state.start_balance
     played = played - state.captures[:, 0] + state.captures[:, 1]
-    shift = torch.where(state.rules.scoring == AREA, 0, torch.where(view.is_black, -played, played))
+    shift = torch.where(state.rules.scoring == scoring.AREA, 0, torch.where(view.is_black, -played, played))
     return torch.minimum(torch.maximum(own_komi(view) + shift, -limit), limit)
 
 
@@ -219,7 +216,7 @@ def komi_parity(view: View) -> Tensor:
     komi, odd = cut_komi(view), (view.state.rules.size % 2).to(torch.float32)
     above = (komi - (torch.floor((komi - odd) / 2) * 2 + odd)).clamp(0, 2)
     wave = torch.where(above < 0.5, above, torch.where(above < 1.5, 1 - above, above - 2))
-    return torch.where(view.state.rules.scoring == AREA, wave, 0.0).unsqueeze(1)
+    return torch.where(view.state.rules.scoring == scoring.AREA, wave, 0.0).unsqueeze(1)
 
 
 def last_passes(view: View, number: int) -> Tensor:
@@ -235,8 +232,8 @@ def katago_rules(view: View) -> Tensor:
         "superko": superko != SIMPLE,
         "positional +0.5, situational -0.5": (superko == POSITIONAL) * 0.5 - (superko == SITUATIONAL) * 0.5,
         "suicide": state.rules.suicide,
-        "territory scoring": state.rules.scoring != AREA,
-        "seki tax": state.rules.scoring != AREA,
+        "territory scoring": state.rules.scoring != scoring.AREA,
+        "seki tax": state.rules.scoring != scoring.AREA,
         "a pass ends the game": (state.passes > 0) & ~state.finished,
     }
     return torch.stack([values.get(name, none).to(torch.float32) for name in KATAGO_RULES], dim=1)

@@ -145,14 +145,14 @@ class Reporter:
         self._last: tuple[int, str] | None = None  # visits, and the line about them
 
     @property
-    def is_due(self) -> bool:
-        """Whether it is time for a line."""
-        return self._due is not None and self._engine.now() >= self._due
-
-    @property
     def is_current(self) -> bool:
         """Whether the last line has all visits."""
         return self._last is not None and self._last[0] == self._engine.session.visits
+
+    def report_if_due(self, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """Does what `report` does when it is time for a line."""
+        if self._due is not None and self._engine.now() >= self._due:
+            self.report(interrupted)
 
     def report(self, interrupted: Callable[[], bool] = lambda: False) -> None:
         """Writes a line and sets the time of the next one; lines take at most half of the time. Writes none if
@@ -179,8 +179,7 @@ def _analyze(line_format: LineFormat, extras: Sequence[str], engine: GtpEngine, 
     reporter = Reporter(engine, reply, request, line_format)
     while not reply.interrupted():
         done = engine.session.step()
-        if reporter.is_due:
-            reporter.report(reply.interrupted)
+        reporter.report_if_due(reply.interrupted)
         if not done:
             time.sleep(POLL_SECONDS)
     reply.end()
@@ -202,13 +201,8 @@ def _genmove_analyze(
     engine.session.set_position(game, player)
     reply.begin()
     reporter = Reporter(engine, reply, request, line_format)
-
-    def _after_step() -> None:
-        if reporter.is_due:
-            reporter.report()
-
     is_cancelled = reply.interrupted if is_cancellable else None
-    move = engine.genmove(player, plays=plays, after_step=_after_step, is_cancelled=is_cancelled)
+    move = engine.genmove(player, plays=plays, after_step=reporter.report_if_due, is_cancelled=is_cancelled)
     before = engine.now()
     try:
         engine.session.set_position(game, player)

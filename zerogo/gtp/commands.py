@@ -90,6 +90,7 @@ for _name in COMMAND_KINDS:
     )
 Command("kata-list_time_settings")(lambda engine: " ".join(KATA_KINDS))
 Command("kata-list-params")(lambda engine: " ".join(KATA_SETTINGS))
+Command("kata-get-params")(lambda engine: json.dumps(parameters(engine)))
 Command("kata-get-rules")(lambda engine: json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":")))
 Command("is_legal", "COLOUR VERTEX", 2)(
     lambda engine, player, place: str(int(engine.game.why_illegal(colour(player), vertex(place, engine.size)) is None))
@@ -407,12 +408,6 @@ def kata_get_param(engine: GtpEngine, name: str) -> str:
         why = why_refused("param", name, f"there is no parameter {quote(name)}")
         raise InputError(f"{why}; allowed are {', '.join(KATA_SETTINGS)}")
     return json.dumps(parameters(engine)[name])
-
-
-@Command("kata-get-params")
-def kata_get_params(engine: GtpEngine) -> str:
-    """Returns the values of all settings as a JSON object."""
-    return json.dumps(parameters(engine))
 
 
 @Command("kata-set-param", "NAME VALUE", 2)

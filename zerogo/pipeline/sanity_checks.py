@@ -22,7 +22,6 @@ from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.network.trainer import Trainer
 from zerogo.replay import Replay, Samples, TrainingBatch
-from zerogo.rules import SCORING
 from zerogo.selfplay import EndReason, SelfPlayResult
 from zerogo.selfplay.record import END_TAGS
 from zerogo.show.picture import board_image, mosaic, policy_heat
@@ -32,7 +31,6 @@ FEWEST = 16  # a share of fewer is not charted
 BINS = 10  # of `calibration_error`
 OPENING_PLY = 8  # at which openings are compared
 STAGES = {"opening": (0.0, 1 / 3), "middle": (1 / 3, 2 / 3), "end": (2 / 3, 1.0)}  # by points on the board per point
-AREA = SCORING.index("area")
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def of_samples(samples: Samples) -> dict[str, float]:
     state = samples.state()
     learned = samples.policy_weight > 0
     illegal = torch.where(board.legal_actions(state), 0.0, samples.policy.to(torch.float32)).sum(1)
-    is_known = (samples.board_weight > 0) & (samples.scoring == AREA)
+    is_known = (samples.board_weight > 0) & (samples.scoring == scoring.AREA)
     komi = torch.where(samples.to_play == BLACK, -samples.komi, samples.komi)
     owned = samples.ownership.to(torch.float32).sum((1, 2)) + komi
     numbers = {

@@ -34,6 +34,7 @@ from zerogo.features import Encoder
 from zerogo.features.readings import read_ladders, read_tactics
 from zerogo.kernels.shared import NULL_NODE, ROOT
 from zerogo.network import inference_copy
+from zerogo.network.fused import finish
 from zerogo.network.trainer import Targets, loss_terms
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules, own_actions
@@ -179,9 +180,7 @@ def _finished(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor
     if (fast := kernels.module_for("epilogues", y.device)) is not None:
         return fast.finish_(y, bias, residual, on_board, relu)
     y = y + bias.view(1, -1, 1, 1)
-    y = y if residual is None else y + residual
-    y = torch.relu(y) if relu else y
-    return y if on_board is None else torch.where(on_board.unsqueeze(1), y, 0.0)
+    return finish(y if residual is None else y + residual, on_board, relu)
 
 
 def _leaf_states_cases(games: board.State, _kind: str) -> Iterator[Case]:
