@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 import tiny
@@ -17,25 +18,20 @@ from zerogo import bench, kernels, tuning
 from zerogo.errors import InputError
 from zerogo.tuning import BatchChoice, find_batch, questions, speed
 
-CPU, BATCHES = torch.device("cpu"), tables("tuning")["batches"]
+CPU, TABLES = torch.device("cpu"), tables("tuning")
+BATCHES = TABLES["batches"]
 
 
-def device(overhead: float, each: float, asked: list[int] | None = None) -> Callable[[int], float]:
+def device(overhead: float, each: float) -> Callable[[int], float]:
     """Returns the speed of a pretended device: seconds of a call whatever its size, and seconds of each position."""
-
-    def rate(size: int) -> float:
-        if asked is not None:
-            asked.append(size)
-        return size / (overhead + each * size)
-
-    return rate
+    return lambda size: size / (overhead + each * size)
 
 
 @pytest.mark.parametrize(("seconds", "limit", "size", "sizes"), BATCHES.values(), ids=BATCHES)
 def test_the_smallest_batch_near_the_best_is_taken(seconds: tuple, limit: int, size: int, sizes: list[int]) -> None:
-    asked: list[int] = []
-    found = find_batch(device(*seconds, asked), limit, 16)
-    assert (found.size, asked, list(found.rates)) == (size, sizes, sizes)
+    rate = Mock(side_effect=device(*seconds))
+    found = find_batch(rate, limit, 16)
+    assert (found.size, rate.mock_calls, list(found.rates)) == (size, [*map(call, sizes)], sizes)
 
 
 def test_one_busy_moment_of_the_machine_does_not_end_it() -> None:
@@ -130,16 +126,10 @@ def rates_of(choice: tuning.ThreadChoice, machine: Mapping[int, float], seconds:
     return done / passed
 
 
-@pytest.mark.parametrize(
-    "most, quiet, busy",
-    [
-        (2, {1: 100, 2: 180}, {1: 90, 2: 40}),
-        (8, {1: 100, 2: 190, 4: 350, 8: 600}, {1: 95, 2: 170, 4: 120, 8: 60}),
-        (6, {1: 100, 2: 190, 3: 280, 4: 350, 6: 500}, {1: 95, 2: 90, 3: 80, 4: 70, 6: 60}),
-    ],
-)
-def test_threads_by_what_the_machine_gives(most: int, quiet: dict, busy: dict, monkeypatch) -> None:
-    used = []
+@pytest.mark.parametrize(("numbers", "quiet", "busy"), TABLES["pieces a second by numbers of threads"])
+def test_threads_by_what_the_machine_gives(numbers: list, quiet: list, busy: list, monkeypatch) -> None:
+    quiet, busy = (dict(zip(numbers, rates, strict=True)) for rates in (quiet, busy))
+    most, used = numbers[-1], []
     monkeypatch.setattr(torch, "set_num_threads", used.append)
     choice = tuning.ThreadChoice(most)
     assert rates_of(choice, quiet, 120) > 0.97 * max(quiet.values()) and choice.now == most
@@ -197,9 +187,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., N
     return answer
 
 
-@pytest.mark.parametrize(
-    "death, sentence", [("SIGILL", "ends with an illegal instruction"), ("SIGSEGV", "ends with a segmentation fault")]
-)
+@pytest.mark.parametrize(("death", "sentence"), TABLES["deaths"])
 def test_bfloat16_is_not_used_where_it_dies(death: str, sentence: str, stand_in: Callable) -> None:
     """One sentence says so at the first start; the next starts no process. Who asks for it by name is refused."""
     stand_in({"precision": death})
