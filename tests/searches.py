@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tables import tables
 from torch import Tensor
 
 from zerogo import board, scoring, sgf
@@ -27,16 +28,7 @@ RICH = dataclasses.replace(RICH, c_puct_variance=0.85)
 SETTINGS = {"puct": PUCT, "puct with all": RICH, "gumbel": GUMBEL}
 ALL = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 BOTH = pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
-RULES = [
-    Rules(size=4, komi=2.5, superko="positional"),
-    Rules(size=5, komi=0.0, superko="situational", suicide=True),
-    Rules(size=3, komi=1.0, superko="positional", suicide=True),
-    Rules(size=5, komi=24.5, superko="simple"),
-    Rules(size=2, komi=0.0, superko="situational"),
-    Rules(size=5, komi=-3.0, superko="positional", scoring="territory"),
-    Rules(size=2, komi=1.0, superko="positional"),
-    Rules(size=2, komi=0.0, superko="positional", suicide=True),
-]
+RULES = [Rules(**fields) for fields in tables("search")["rules"]]
 
 
 class TableEvaluator(Table):

@@ -290,13 +290,11 @@ def test_root_noise_sums_to_one_on_legal_moves_only() -> None:
     assert (many.mean(0) >= least - 0.01).all()
 
 
-OF_A_NODE = ("words", "visits", "value_sum", "square_sum", "score_sum", "value", "prior", "terminal")
-
-
 def snapshot(tree: Tree, game: int, node: int) -> tuple:
     """Returns a subtree without its numbers: everything that a node holds, and its children by action."""
+    names = "words", "visits", "value_sum", "square_sum", "score_sum", "value", "prior", "terminal"
     children = tree.children[game, node].tolist()
-    own = [getattr(tree, name)[game, node].tolist() for name in OF_A_NODE] + [[min(child, 0) for child in children]]
+    own = [getattr(tree, name)[game, node].tolist() for name in names] + [[min(child, 0) for child in children]]
     return (own, {action: snapshot(tree, game, child) for action, child in enumerate(children) if child > NULL_NODE})
 
 
