@@ -5,18 +5,14 @@ import os
 from pathlib import Path
 
 import tiny
+from tables import tables
 
 from zerogo import board, checkpoint, sgf
 from zerogo.rules import Rules
 from zerogo.system.tensors import state_of
 
 RULES = Rules(5, 0.5)
-GAMES = {  # moves, result, Black, White; the first two are the same up to a turn of the board
-    "games/game-00000001.sgf": ([6, 8, 18, 16, 25, 25], "B+2.5", "tiny", "tiny"),
-    "games/game-00000002.sgf": ([8, 18, 16, 6, 12], "W+R", "tiny", "tiny"),
-    "games/game-00000003.sgf": ([12], "?", "tiny", "tiny"),
-    "matches/a-0001.sgf": ([12, 6, 8], "W+3.5", "tiny@9", "random"),
-}
+GAMES = tables("tab")["games"]  # moves, result, Black, White; the first two are the same up to a turn of the board
 
 
 def make_log_directory(root: Path) -> Path:

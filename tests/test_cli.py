@@ -25,7 +25,7 @@ from zerogo.replay import Samples
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.system import bounds
 
-ROOT = Path(__file__).parent.parent
+ROOT, TABLES = Path(__file__).parent.parent, tables("commands")
 HELP = """
 import contextlib, io, sys
 from zerogo.__main__ import main
@@ -222,23 +222,15 @@ def test_selfplay_writes_the_games_that_were_asked_for_and_their_samples(trained
     assert samples.game.bincount().tolist() == [len(sgf.read(game).moves) for game in games]
 
 
-PROGRAMS = {  # words, a line for the standard input, words of the answer
-    "gtp": ("--checkpoint mcts:2 game.size=5 --device cpu", "1 name", "=1 zerogo\n\n"),
-    "analysis": ("--checkpoint mcts:2", '{"id": "a", "action": "query_version"}', '"git_hash":'),
-}
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_starts_answers_and_ends(name: str) -> None:
-    """As a process of its own, which other programs talk to."""
-    words, line, answer = PROGRAMS[name]
-    command = (sys.executable, "-m", "zerogo", name, *words.split())
+@pytest.mark.parametrize(("words", "line", "answer"), TABLES["programs that are talked to"])
+def test_a_program_starts_answers_and_ends(words: str, line: str, answer: str) -> None:
+    """As a process of its own, which other programs talk to: by a line for the standard input."""
+    command = (sys.executable, "-m", "zerogo", *words.split())
     done = subprocess.run(command, input=line + "\n", capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     assert answer in done.stdout
 
 
-TABLES = tables("commands")
 TOO_LARGE = [f"gtp --checkpoint random --seed {10**400}", "allowed are whole numbers, 0 or more"]
 
 

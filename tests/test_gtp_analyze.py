@@ -189,10 +189,7 @@ def test_pondering_keeps_its_tree(fresh: Engine) -> None:
     assert fresh.session.visits == grown[best] > 1, "the next move goes on from there"
 
 
-@pytest.mark.parametrize(
-    ("command", "arguments"),
-    [("lz", "b"), ("kata", "b 100000"), ("lz", "b 0"), ("kata", ""), ("kata", "w interval 50 minmoves 5")],
-)
+@pytest.mark.parametrize(("command", "arguments"), TABLES["moves that are analysed"])
 def test_genmove_analyze(command: str, arguments: str, fresh: Engine) -> None:
     """The last line but one has all visits and its first move is what is played; lines that wait do not end it."""
     written = raw(fresh, f"8 {command}-genmove_analyze {arguments}\n\n9 name")
