@@ -17,6 +17,7 @@ import pytest
 import tiny
 import torch
 from matches import dies
+from tables import tables
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zerogo import __main__ as commands
@@ -240,13 +241,7 @@ def test_only_what_can_heal_is_waited_for(number: int) -> None:
         assert not waits and not said
 
 
-SAVED = r"File exists; the state of 2.* is saved in {run}/snapshots/snapshot-\d+.pt; --resume continues"
-FAULTS = {  # what is moved away, what comes in its place, and what is said
-    "removed": (".", None, "{run}: it is not there any more; the saved state is gone with it"),
-    "another": (".", Path.mkdir, "{run}: it is not there any more; the saved state is gone with it; if it was moved"),
-    "games": ("games", Path.touch, "{run}/games: " + SAVED),
-    "snapshots": ("snapshots", Path.touch, "{run}/snapshots: File exists; nothing of it is saved yet"),
-}
+FAULTS = tables("lasting")["faults of the folder"]  # what is moved away, what comes in its place, what is said
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -259,7 +254,7 @@ def test_a_fault_of_the_folder_ends_the_run_with_what_is_saved(fault: str, tmp_p
         if (folder / name).exists():
             (folder / name).rename(tmp_path / "moved")
         if put is not None:
-            put(folder / name)
+            getattr(folder / name, put)()
 
     asked_at(monkeypatch, {40}, spoil)
     with pytest.raises(InputError, match="the run ends: " + sentence.format(run=re.escape(str(folder)))):
@@ -400,12 +395,9 @@ def test_what_can_not_be_is_refused_before_it_starts(tmp_path: Path, monkeypatch
 def test_the_plan_names_the_memory_of_each_device(monkeypatch) -> None:
     gpu, config = torch.device("cuda"), tiny.config()
     monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 8e10 if device.type == "cuda" else 3e10)
-    for place, sentence in (
-        ("cuda", r"plans \S+ .B of GPU memory of 80 GB free; "),
-        ("cpu", r"plans \S+ .B of GPU memory of 80 GB free and \S+ .B of memory of 30 GB free; "),
-    ):
+    for place, host in (("cuda", ""), ("cpu", r" and \S+ .B of memory of 30 GB free")):
         monkeypatch.setattr(limits, "device_for", lambda *_, place=place: torch.device(place))
-        assert re.match(sentence, limits.plan(config, gpu))
+        assert re.match(rf"plans \S+ .B of GPU memory of 80 GB free{host}; ", limits.plan(config, gpu))
     assert re.match(r"plans \S+ .B of memory of 30 GB free; ", limits.plan(config, tiny.CPU))
     monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 8e10 if device.type == "cuda" else 1.0)
     monkeypatch.setattr(limits, "device_for", lambda *_: tiny.CPU)

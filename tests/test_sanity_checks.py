@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
+from tables import tables
 
 from zerogo.board import symmetry
 from zerogo.errors import InputError
@@ -73,15 +74,7 @@ def test_all_is_quiet_where_nothing_is_wrong(collected: SelfPlayResult, samples:
     assert not broken(numbers)
 
 
-@pytest.mark.parametrize(
-    ("planted", "name"),
-    [
-        ({"value": -1.0}, "value_of_decided"),
-        ({"ownership": -1.0}, "ownership_of_decided"),
-        ({"value": 0.0}, "value_spread"),
-        ({"turn": 1}, "symmetry_spread"),
-    ],
-)
+@pytest.mark.parametrize(("planted", "name"), tables("sanity_checks")["bugs of a network"])
 def test_a_planted_bug_of_the_network_is_seen(samples: Samples, planted: dict[str, float], name: str) -> None:
     assert name in broken(sanity_checks.of_network(samples, evaluator(**planted)))
 
@@ -109,10 +102,8 @@ def test_a_planted_bug_of_the_samples_is_seen(samples: Samples, plant, name: str
 
 
 def test_policies_that_are_turned_otherwise_than_the_board_are_seen(samples: Samples, monkeypatch) -> None:
-    trainer = Trainer(
-        tiny.network(SETTINGS), make_encoder("zero17", True), SETTINGS.training, SETTINGS.network.heads, "cpu",
-        torch.float32,
-    )  # fmt: skip
+    network, encoder = tiny.network(SETTINGS), make_encoder("zero17", True)
+    trainer = Trainer(network, encoder, SETTINGS.training, SETTINGS.network.heads, "cpu", torch.float32)
     late = samples.map(lambda tensor: tensor[samples.ply > 10])
     batch = TrainingBatch.of(late, torch.arange(len(late)) % 8)
     assert not broken(sanity_checks.of_batch(batch, trainer))
