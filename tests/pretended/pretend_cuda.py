@@ -65,6 +65,7 @@ PRODUCTS = "mm addmm bmm baddbmm dot mv addmv convolution".split()
 TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 ALL = SimpleNamespace(launches=Counter(), waits=Counter())
 LOCAL, SYNC_MODE = threading.local(), ["default"]
+TAPES: list[tuple[int, list]] = []  # of captures that have begun: the thread, and the calls so far
 PINNED: set[int] = set()  # data pointers of pinned storages, as long as they live
 
 
@@ -97,8 +98,10 @@ def launched(name: str, number: int = 1) -> None:
 
 
 def tape() -> list | None:
-    """Returns the calls of the graph that this thread captures, None where it captures none."""
-    return getattr(LOCAL, "tape", None)
+    """Returns the calls of the graph that this thread captures, None where it captures none. The gradients' threads,
+    which are not Python's, work on the stream of who waits for them."""
+    is_torchs = isinstance(threading.current_thread(), threading._DummyThread)
+    return TAPES[-1][1] if TAPES and (is_torchs or TAPES[-1][0] == threading.get_ident()) else None
 
 
 @contextlib.contextmanager
@@ -226,7 +229,11 @@ def _run_on_host(function, name, arguments, named):
     if not is_pinning and not named.get("pin_memory"):
         return function(*arguments, **named)
     with outside():
-        made = arguments[0].clone() if is_pinning else function(*arguments, **named | {"pin_memory": False})
+        if is_pinning:  # with the same strides: torch refuses to write rows that are repeated
+            source = arguments[0]
+            made = torch.empty_strided(source.size(), source.stride(), dtype=source.dtype).copy_(source)
+        else:
+            made = function(*arguments, **named | {"pin_memory": False})
     PINNED.add(storage_of(made))
     weakref.finalize(made.untyped_storage(), PINNED.discard, storage_of(made))
     return made
@@ -328,8 +335,10 @@ def _noted(function, arguments, named):
         written = [e.name for e in function._schema.arguments if e.alias_info is not None and e.alias_info.is_write]
         results = [by_name[name] for name in written if name in by_name][: len(function._schema.returns)]
         return (results[0] if len(results) == 1 else tuple(results)) if results else None
+    # Batch normalisation writes its running statistics, which its schema does not say.
+    copied = lambda part: part.clone() if isinstance(part, Tensor) and "norm" in str(function) else part  # noqa: E731
     try:
-        result = function(*arguments, **named)
+        result = function(*rebuilt(copied, arguments), **named)
     except (RuntimeError, IndexError):  # nothing ran in the capture, so values mean nothing
         meta = rebuilt(lambda part: part.to("meta") if isinstance(part, Tensor) else part, arguments)
         result = function(*meta, **named)
@@ -447,11 +456,11 @@ class Graph(list):
 @contextlib.contextmanager
 def _capture(graph, **_):
     wait("a capture begins")
-    LOCAL.tape = graph
+    TAPES.append((threading.get_ident(), graph))
     try:
         yield
     finally:
-        LOCAL.tape = None
+        TAPES.pop()
 
 
 class Stream:

@@ -74,4 +74,5 @@ def send(tensor: Tensor, device: torch.device) -> Tensor:
     if tensor.device == device:
         return tensor
     is_sent = tensor.device.type == "cpu" and device.type == "cuda"
-    return (tensor.pin_memory() if is_sent else tensor).to(device, non_blocking=is_sent)
+    # Pinning keeps the strides, and an expanded tensor has several elements in one place.
+    return (tensor.contiguous().pin_memory() if is_sent else tensor).to(device, non_blocking=is_sent)
