@@ -44,6 +44,7 @@ from zerogo.selfplay import SelfPlay, SelfPlayResult
 from zerogo.selfplay.opening import random_games as random_self_play
 from zerogo.system.signals import Signals
 from zerogo.system.telemetry import Progress
+from zerogo.system.tensors import send
 from zerogo.tensorboard_plugin import jobs
 from zerogo.tuning import trials
 
@@ -60,8 +61,8 @@ def counted(function: Callable) -> Callable:
 
 @pytest.mark.parametrize("tests", ["games_are", "not games_are", pytest.param("", marks=pytest.mark.slow, id="slow")])
 def test_on_the_pretended_device(tests: str) -> None:
-    if torch.cuda.is_available() or shutil.which("g++") is None or not sys.platform.startswith("linux"):
-        pytest.skip("the pretended CUDA device is for Linux with g++, and without a GPU")
+    if torch.version.cuda or shutil.which("g++") is None or not sys.platform.startswith("linux"):
+        pytest.skip("the pretended CUDA device is for Linux with g++ and a build of torch without CUDA")
     pytest.importorskip("triton")
     marks = "gpu and not slow" if tests else "gpu and slow"
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks, "-k", tests]
@@ -107,6 +108,11 @@ def test_a_graph_is_not_run_as_it_is_captured() -> None:
     assert found.tolist() == [5.0] * 3
     with pytest.raises(RuntimeError, match="captur"), torch.cuda.graph(torch.cuda.CUDAGraph()):
         given.tolist()
+
+
+@on_cuda
+def test_repeated_rows_are_sent() -> None:
+    assert send(torch.tensor([[1.5], [2.5]]).expand(2, 3), CUDA).tolist() == [[1.5] * 3, [2.5] * 3]
 
 
 # Self-play
@@ -221,17 +227,25 @@ def test_a_match_keeps_its_graphs_from_move_to_move(monkeypatch) -> None:
     assert captures == 4  # of 14 moves
 
 
+ALL_HEADS = "replay.reuse=1000", f"network.heads={dict.fromkeys(LOSSES, 0.5)}"
+
+
+def learner(settings: Config, dtype: torch.dtype) -> tuple[Trainer, Replay]:
+    encoder = make_encoder("zero17", True)
+    torch.manual_seed(1)
+    network = Network(settings.network, encoder.num_planes, encoder.num_globals, 3)
+    ring = Replay(settings.replay, 3, device=CUDA)
+    ring.add(random_self_play(settings.game, 12, 1, 0, tiny.CPU).all_samples())
+    return Trainer(network, encoder, settings.training, settings.network.heads, CUDA, dtype), ring
+
+
 @on_cuda
 @pytest.mark.parametrize("sizes", ["[]", "[[3, 1, 4.5], [2, 1, 0.5]]"])
 def test_a_training_step_waits_for_nothing(sizes: str, tmp_path: Path) -> None:
     """Taking the samples from a ring on the GPU, turning them, the losses of all heads and at every eighth step their
     metrics, clipping, the optimiser, averages of weights and of statistics; and takes few launches."""
-    settings, encoder = tiny.config("replay.reuse=1000", f"game.sizes={sizes}"), make_encoder("zero17", True)
-    shape = dataclasses.replace(settings.network, heads=dict.fromkeys(LOSSES, 0.5))
-    network = Network(shape, encoder.num_planes, encoder.num_globals, 3)
-    trainer = Trainer(network, encoder, settings.training, shape.heads, CUDA, torch.bfloat16)
-    ring = Replay(settings.replay, 3, device=CUDA)
-    ring.add(random_self_play(settings.game, 12, 1, 0, tiny.CPU).all_samples())
+    settings = tiny.config(*ALL_HEADS, f"game.sizes={sizes}")
+    trainer, ring = learner(settings, torch.bfloat16)
     for measures in (True, False):  # tables are made once
         trainer.step(ring.sample_batch(16), measures)
     most = 210 if sizes == "[]" else 450  # of which 160 and 380 are the network's and the optimiser's
@@ -242,9 +256,30 @@ def test_a_training_step_waits_for_nothing(sizes: str, tmp_path: Path) -> None:
     with no_waiting():
         trainer.refresh_statistics([ring.sample_batch(16)])
         trainer.measure(ring.sample_batch(16))
-    weights, config = trainer.network.state_dict(), dataclasses.replace(settings, network=shape)
-    checkpoint.save(tmp_path / "a.pt", checkpoint.Checkpoint(config, 1, weights, weights))
+    batch = ring.sample_batch(16)
+    for _ in range(5):  # after which it is captured
+        trainer.step(batch, False)
+    with no_waiting(), seen() as step:
+        trainer.step(batch, False)
+    assert step.launches.total() <= 40, step.launches
+    weights = trainer.network.state_dict()
+    checkpoint.save(tmp_path / "a.pt", checkpoint.Checkpoint(settings, 1, weights, weights))
     assert all(part.device.type == "cpu" for part in checkpoint.load(tmp_path / "a.pt").weights.values())
+
+
+@on_cuda
+def test_a_replayed_training_step_learns_what_a_plain_one_does() -> None:
+    """With metrics at every third step, and a batch of another size between."""
+    learned = []
+    for is_replayed in (False, True):
+        trainer, ring = learner(tiny.config(*ALL_HEADS), torch.float32)
+        trainer.differentiate.may_capture = is_replayed
+        for number in range(16):
+            metrics = trainer.step(ring.sample_batch(8 if number == 7 else 16), number % 3 == 0)
+            assert (len(metrics) > 2) == (number % 3 == 0)
+        assert len(trainer.differentiate.graphs) == 2 * is_replayed
+        learned.append([*trainer.network.state_dict().values(), *trainer.averaged.state_dict().values()])
+    assert all(torch.allclose(one, other, rtol=1e-4, atol=1e-5) for one, other in zip(*learned, strict=True))
 
 
 # Whole programs

@@ -21,6 +21,7 @@ from zerogo.features import Encoder, on_board_mask
 from zerogo.network import SCORE_SCALE, Network
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.system import distributed
+from zerogo.system.runtime import Captured
 from zerogo.system.tensors import TensorFields
 
 SOFTENED, SOFT_FLOOR = 0.25, 1e-7  # the soft policy's target is (probability + floor) ^ power, normalised (KataGo)
@@ -254,6 +255,7 @@ class Trainer:
         self.averaged = copy.deepcopy(network).eval().requires_grad_(False)
         self.optimizer = make_optimizer(network, settings.learning_rate)
         self.learner = distributed.wrap_ddp(self.network, self.device)
+        self.differentiate = Captured(self._differentiate, self.device, "training")
         self.samples, self.steps, self.progress, self.average_weight = 0, 0, 0.0, 0.0
         # Parameters and batch-norm statistics are averaged, but not the count of batches.
         both = zip(self.averaged.state_dict().values(), self.network.state_dict(keep_vars=True).values(), strict=True)
@@ -285,11 +287,11 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.network.train()
-        loss, metrics = self._losses(self.learner, batch, measures)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        metrics["gradient_norm"] = self._clip()
+        gradients, names, values = self.differentiate(batch.to(self.device), measures)
+        for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
+            parameter.grad = gradient
         self.optimizer.step()
+        metrics = dict(zip(names, values.clone().unbind(), strict=True))
         number = len(batch) * distributed.world_size()
         self.samples, self.steps = self.samples + number, self.steps + 1
         self._average(number)
@@ -371,6 +373,15 @@ class Trainer:
             with torch.no_grad():
                 metrics |= head_metrics(outputs, targets, self.heads, loss)
         return total, metrics
+
+    def _differentiate(self, batch: TrainingBatch, measures: bool) -> tuple[list[Tensor | None], list[str], Tensor]:
+        """Returns the clipped gradients of all parameters, and the names and values of the metrics."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, metrics = self._losses(self.learner, batch, measures)
+        loss.backward()
+        metrics["gradient_norm"] = self._clip()
+        gradients = [parameter.grad for parameter in self.network.parameters()]
+        return gradients, list(metrics), torch.stack(list(metrics.values()))
 
     def _clip(self) -> Tensor:
         """Clips the gradient's norm and returns the norm before, with the operations of `nn.utils.clip_grad_norm_`, but

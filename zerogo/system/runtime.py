@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -462,6 +463,46 @@ def capture_cuda_graph(step: Callable[[], Any], device: torch.device) -> Callabl
         with torch.cuda.graph(graph, stream=_capture_stream(device), capture_error_mode="thread_local"):
             step()
     return graph.replay
+
+
+class Captured:
+    """A function whose launches are replayed as one CUDA graph after `WARM_UP` calls with the same kind of arguments.
+    Elsewhere, and beyond MOST_GRAPHS kinds, it is called as it is.
+
+    function(batch, flag) -> tensors in any containers. batch: a dataclass of tensors on the device. Its shapes, its
+    numbers on the host and the flag must decide all launches. A replay writes into the tensors that the capture
+    returned, so each result is gone with the next call. what: what is done, for a warning."""
+
+    MOST_GRAPHS = 4
+
+    def __init__(self, function: Callable[[Any, bool], Any], device: torch.device, what: str) -> None:
+        self.function, self.device, self.what = function, device, what
+        self.calls: Counter[Any] = Counter()
+        self.graphs: dict[Any, tuple[Any, Callable[[], None], Any]] = {}
+        self.may_capture = device.type == "cuda" and distributed.world_size() == 1  # ranks exchange gradients meanwhile
+
+    def __call__(self, batch: Any, flag: bool) -> Any:
+        kind = flag, batch.map(lambda tensor: tensor.shape)
+        self.calls[kind] += 1
+        if self.may_capture and self.calls[kind] > WARM_UP and kind not in self.graphs:
+            self._capture(kind, batch, flag)
+        if kind not in self.graphs:
+            return self.function(batch, flag)
+        inputs, replay, result = self.graphs[kind]
+        torch._foreach_copy_(inputs.tensors(), batch.tensors())
+        replay()
+        return result
+
+    def _capture(self, kind: Any, batch: Any, flag: bool) -> None:
+        inputs, results = batch.map(torch.clone), []
+        try:
+            replay = capture_cuda_graph(lambda: results.append(self.function(inputs, flag)), self.device)
+        except RuntimeError as error:
+            self.may_capture = False
+            warnings.warn(f"{self.what} without a CUDA graph, as it could not be captured: {error}", stacklevel=3)
+            return
+        self.graphs[kind] = inputs, replay, results[0]
+        self.may_capture = len(self.graphs) < self.MOST_GRAPHS
 
 
 @cache
