@@ -352,6 +352,11 @@ def test_what_moves_cost_asks_for_more_games(pretended: list[int]) -> None:
     assert fitted(*AUTO)[:2] == (2048, 1) and max(pretended) == 1024
 
 
+def test_no_more_games_than_three_iterations_have(pretended: list[int]) -> None:
+    settings = tiny.config(*AUTO, "pipeline.games_per_iteration=5")
+    assert limits.pick_slots(settings, None, tiny.Table, tiny.CPU)[0].selfplay.slots == 15
+
+
 def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:
     settings, ended = tiny.config("game.size=3", "selfplay.slots=4", "selfplay.full_simulations=2"), []
     play = SelfPlay.play
