@@ -352,9 +352,11 @@ def test_what_moves_cost_asks_for_more_games(pretended: list[int]) -> None:
     assert fitted(*AUTO)[:2] == (2048, 1) and max(pretended) == 1024
 
 
-def test_no_more_games_than_three_iterations_have(pretended: list[int]) -> None:
-    settings = tiny.config(*AUTO, "pipeline.games_per_iteration=5")
-    assert limits.pick_slots(settings, None, tiny.Table, tiny.CPU)[0].selfplay.slots == 15
+@pytest.mark.parametrize("pretended", [150], indirect=True)
+def test_no_more_games_than_three_iterations_have_nor_leaves_in_their_place(pretended: list[int]) -> None:
+    settings = tiny.config(*AUTO, "pipeline.games_per_iteration=100")
+    chosen, _ = limits.pick_slots(settings, None, tiny.Table, tiny.CPU)
+    assert (chosen.selfplay.slots, chosen.search.leaves) == (300, 1)
 
 
 def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:

@@ -390,7 +390,9 @@ class SearchConfig(Section):
 class SelfplayConfig(Section):
     """How the games to learn from are played."""
 
-    slots: int = option(256, "games played at once; 0: measured at the start, to keep the device busy", 0, 1_000_000)
+    slots: int = option(
+        256, "games played at once; 0: as many as keep the device busy, at most those of 3 iterations", 0, 1_000_000
+    )
     full_simulations: int = option(64, "simulations of a full search, whose policy is learned [measured]", 1, 100_000)
     simulations_schedule: tuple[tuple[float, int], ...] = option((), "full_simulations by progress; []: constant")
     cheap_simulations: int = option(16, "simulations of a cheap search, for the move alone [KataGo]", 1, 100_000)

@@ -382,7 +382,9 @@ class Actor:
         tuning.pick_epilogues(self.evaluator.network)
         self.about = {"run": run, "encoder": newest.encoder().name}
         sections = config.game, config.search, config.selfplay
-        search, settings, why = limits.fit_to_device(*sections, self.evaluator, setup.device)
+        search, settings, why = limits.fit_to_device(
+            *sections, self.evaluator, setup.device, cap=limits.most_at_once(config)
+        )
         seed = int(rng.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
         self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
         machine = f"{device_name(setup.device)}, {kernels.in_use(setup.device)}"

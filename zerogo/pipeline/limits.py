@@ -49,7 +49,7 @@ MEMORY_SHARE = 0.4  # of the free memory; training and the network's buffers nee
 PROCESS_BYTES = 2**30  # of another process with torch and a network: on a GPU its context and libraries, an estimate
 DIFFERENT = 64  # positions that are measured; larger batches repeat them
 PLIES_A_POINT = 0.4
-# So that a game's first moves are not by a much older network. An H100 would take 32,768 games for 5 % more speed.
+# So that a game's first moves are not by a much older network. An H100 took 32,768 games, as 16,384 were 5 % slower.
 ITERATIONS_AT_ONCE = 3
 LONGEST_MOVE = 2.0  # seconds of a whole move of all games, beyond which no more of them are tried
 WHOLE_MOVES_SECONDS = 0.3  # of whole moves that are timed, at least one
@@ -248,18 +248,21 @@ def fit_to_device(
     device: torch.device,
     most_games: int = MOST_GAMES,
     matches: EvaluationConfig | None = None,
+    cap: int = MOST_GAMES,
 ) -> tuple[SearchConfig, SelfplayConfig, str]:
     """Returns the sections search and selfplay with numbers in place of selfplay.slots 0 and search.leaves 0, and why
     these; "" where both are set.
 
     The evaluator is timed on positions of random games in growing batches, then whole moves in half the batch that it
     takes and in larger ones, as the cost of a move beside the network comes once for all games. most_games: the largest
-    number of any use. matches: settings of the background matches, which need memory, too."""
+    number of any use. matches: settings of the background matches, which need memory, too. cap: more games are not
+    wanted, and where memory has room for so many no search takes several leaves in a step in their place."""
     games, leaves = settings.slots, search.leaves
     if games and leaves:
         return search, settings, ""
     if not games:
         most_games = max(1, min(most_games, _games_in_memory(game, search, settings, device, matches)))
+        leaves, most_games = leaves or int(most_games >= cap), min(most_games, cap)
     # Few leaves of a search with few simulations.
     fewest = settings.all_simulations[0]
     most_games, most_leaves = games or most_games, leaves or max(1, fewest // SIMULATIONS_A_LEAF)
@@ -281,6 +284,11 @@ def fit_to_device(
     return search, settings, f"{words}: {whole.why('simulations/s of whole moves in batches')}; {evaluated.why()}"
 
 
+def most_at_once(config: Config) -> int:
+    """Returns how many games a run wants at once, at most."""
+    return min(MOST_GAMES, ITERATIONS_AT_ONCE * config.pipeline.games_per_iteration)
+
+
 def pick_slots(
     config: Config, before: Config | None, evaluator: Callable[[], Evaluator], device: torch.device
 ) -> tuple[Config, str]:
@@ -293,9 +301,9 @@ def pick_slots(
     if not config.pipeline.plays:  # actors find out for themselves
         return config, ""
     local = replace(settings, slots=distributed.local_count(settings.slots))
-    most_games = min(MOST_GAMES, distributed.local_count(ITERATIONS_AT_ONCE * config.pipeline.games_per_iteration))
-    arguments = config.game, search, local, evaluator(), device, max(1, most_games), config.evaluation
-    search, alone, why = distributed.broadcast_from_rank0(lambda: fit_to_device(*arguments))
+    arguments, limits = (config.game, search, local, evaluator(), device), {"matches": config.evaluation}
+    limits["cap"] = max(1, distributed.local_count(most_at_once(config)))
+    search, alone, why = distributed.broadcast_from_rank0(lambda: fit_to_device(*arguments, **limits))
     settings = replace(settings, slots=settings.slots or alone.slots * distributed.world_size())
     return replace(config, search=search, selfplay=settings), why
 

@@ -471,7 +471,8 @@ class Captured:
 
     function(batch, flag) -> tensors in any containers. batch: a dataclass of tensors on the device. Its shapes, its
     numbers on the host and the flag must decide all launches. A replay writes into the tensors that the capture
-    returned, so each result is gone with the next call. what: what is done, for a warning."""
+    returned, so each result is gone with the next call. A graph keeps the memory of a call. what: what is done, for a
+    warning."""
 
     MOST_GRAPHS = 4
 
@@ -482,7 +483,7 @@ class Captured:
         self.may_capture = device.type == "cuda" and distributed.world_size() == 1  # ranks exchange gradients meanwhile
 
     def __call__(self, batch: Any, flag: bool) -> Any:
-        kind = flag, batch.map(lambda tensor: tensor.shape)
+        kind = flag, batch.map(lambda tensor: (tensor.shape, tensor.dtype))
         self.calls[kind] += 1
         if self.may_capture and self.calls[kind] > WARM_UP and kind not in self.graphs:
             self._capture(kind, batch, flag)
