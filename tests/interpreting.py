@@ -15,6 +15,7 @@ import torch
 interpreted = pytest.mark.skipif(torch.cuda.is_available(), reason="interpreted without a GPU, compiled with one")
 
 if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None:
+    import triton
     import triton.language as tl
     from triton.runtime import interpreter
 
@@ -28,6 +29,14 @@ if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("trito
 
     if original is not None:
         interpreter._patch_lang = patch_once
+    if triton.__version__.startswith("3.6."):  # whose arrays of one number NumPy 2.4 takes for no index
+        patch_tensor = interpreter._patch_lang_tensor
+
+        def patch_index(tensor, scope):
+            patch_tensor(tensor, scope)
+            scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+        interpreter._patch_lang_tensor = patch_index
     options = getattr(interpreter.interpreter_builder, "options", None)
     if options is not None and hasattr(options, "sanitize_overflow"):
         interpreter.interpreter_builder.options = dataclasses.replace(options, sanitize_overflow=False)
