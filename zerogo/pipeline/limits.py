@@ -301,9 +301,9 @@ def pick_slots(
     if not config.pipeline.plays:  # actors find out for themselves
         return config, ""
     local = replace(settings, slots=distributed.local_count(settings.slots))
-    arguments, limits = (config.game, search, local, evaluator(), device), {"matches": config.evaluation}
-    limits["cap"] = max(1, distributed.local_count(most_at_once(config)))
-    search, alone, why = distributed.broadcast_from_rank0(lambda: fit_to_device(*arguments, **limits))
+    cap = max(1, distributed.local_count(most_at_once(config)))
+    arguments = config.game, search, local, evaluator(), device, MOST_GAMES, config.evaluation, cap
+    search, alone, why = distributed.broadcast_from_rank0(lambda: fit_to_device(*arguments))
     settings = replace(settings, slots=settings.slots or alone.slots * distributed.world_size())
     return replace(config, search=search, selfplay=settings), why
 
