@@ -1,15 +1,15 @@
 """The network: a fresh one knows nothing, boards of different sizes keep apart, the copy for playing agrees."""
 
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 import torch
 from implementations import ONLY_TRITON
 from interpreting import interpreted
 
-from zerogo import tuning
 from zerogo.config import NetworkConfig
-from zerogo.network import Network, inference_copy, pool
+from zerogo.network import Network, fused, inference_copy, pool
 
 SMALL = NetworkConfig(blocks=3, channels=12, pooling_every=2, pooling_channels=8, head_channels=8, value_hidden=16)
 PLANES = 5
@@ -85,20 +85,36 @@ def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: 
 @interpreted
 @ONLY_TRITON
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.1)])
-def test_epilogues_by_a_kernel(
+def test_what_follows_convolutions_by_kernels(
     dtype: torch.dtype, tolerance: float, way: str, use: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The faster way is chosen; and one pass behind every convolution does what several do."""
+    """One pass behind every convolution does what several do, as does one for what is pooled."""
     network, given = make_network(), make_input(3, 4)
-    playing = inference_copy(network, "cpu", dtype, ("policy", "value"))
-    assert tuning.pick_epilogues(playing) == tuning.pick_epilogues(playing, "on") == "off"
-    use(way)
-    rates = iter((1.0, 2.0, 2.0, 1.0))
-    monkeypatch.setattr(tuning, "speed", lambda *_, **__: next(rates))
-    choices = [tuning.pick_epilogues(playing, earlier) for earlier in ("", "", "off", "on")]
-    assert choices == ["on", "off", "off", "on"]
     expected = inference_copy(network, "cpu", dtype)(*given)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    playing = inference_copy(network, "cpu", dtype, ("policy", "value"))
+    use(way)
     assert all((output - expected[name]).abs().max() < tolerance for name, output in playing(*given).items())
+
+
+def test_convolutions_with_relu_by_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy gives them what they expect; here torch stands in for cuDNN."""
+    network, given = make_network(), make_input(3, 4)
+    expected = inference_copy(network)(*given)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    monkeypatch.setattr(fused, "_has_fused_cudnn", lambda *_: True)
+    relu, add_relu = (
+        Mock(wraps=function)
+        for function in (
+            lambda x, weight, *geometry: torch.conv2d(x, weight, *geometry).relu(),
+            lambda x, weight, z, alpha, *geometry: (torch.conv2d(x, weight, *geometry) + alpha * z).relu(),
+        )
+    )
+    monkeypatch.setattr(torch, "cudnn_convolution_relu", relu)
+    monkeypatch.setattr(torch, "cudnn_convolution_add_relu", add_relu)
+    found = inference_copy(network)(*given)
+    assert all(torch.allclose(output, expected[name], atol=1e-5) for name, output in found.items())
+    assert add_relu.call_count == len(network.blocks) and relu.called
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -455,7 +455,6 @@ def test_what_is_one_launch() -> None:
     pytest.importorskip("triton")
     keys, network = torch.arange(2, device=CUDA), tiny.network(tiny.config())
     playing = inference_copy(network, CUDA)
-    playing.use_epilogues(kernels.module_for("epilogues", CUDA))
     states, legal = board.new_games(2, Rules(2, 0.5), CUDA), torch.ones(2, 5, dtype=torch.bool, device=CUDA)
     inputs = torch.rand(3, network.num_planes, 3, 3).cuda(), torch.rand(3, network.num_globals).cuda()
     for work, name, number in (

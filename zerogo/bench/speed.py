@@ -187,7 +187,6 @@ class NetworkSetup:
             _sharpen_policy_(self.network, self.encoder, self.state, args.spread)
         setup = (self.network, self.encoder, self.device, self.dtype)
         self.evaluator = Evaluator.from_network(*setup, "random", HEADS)
-        self.epilogues = tuning.pick_epilogues(self.evaluator.network)
 
     @cached_property
     def forwards(self) -> list[Callable[[], Any]]:
@@ -223,7 +222,7 @@ class NetworkSetup:
         shape = {"blocks": self.args.blocks, "channels": self.args.channels}
         if checkpoint := getattr(self.args, "checkpoint", ""):
             shape = {"checkpoint": checkpoint, "parameters": self.network.num_parameters()}
-        return line | shape | {"epilogues": self.epilogues}
+        return line | shape
 
 
 def play_middle_games(size: int, batch: int, device: torch.device) -> State:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from zerogo import kernels
@@ -211,17 +212,20 @@ class Encoder:
         self.plane_names, self.global_names = _names(self._groups), _names(self._globals)
         self.num_planes, self.num_globals = len(self.plane_names), len(self.global_names)
 
-    def planes(self, state: State, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Returns the planes: [B, C, N, N] of the given dtype, in channels_last memory, zero off the board."""
+    def planes(self, state: State, dtype: torch.dtype = torch.float32, at_least: int = 0) -> Tensor:
+        """Returns the planes: [B, C, N, N] of the given dtype, in channels_last memory, zero off the board. Planes of
+        zeros follow, until there are `at_least` so many."""
         view, fast = View(state), kernels.module_for("planes", state.device)
-        readings = [group.read(view) for group in self._groups]
+        readings, more = [group.read(view) for group in self._groups], max(0, at_least - self.num_planes)
         if fast is None:
             pieces = [_points(group, reading).to(dtype) for group, reading in zip(self._groups, readings, strict=True)]
             channels = torch.cat(pieces, dim=-1)
+            channels = F.pad(channels, (0, more)) if more else channels
         else:
-            channels = fast.paint(self._spans, *self._bits(readings, state), dtype)
-            places = channels.split([width for _, width in self._spans], dim=-1)
-            for group, place, reading in zip(self._groups, places, readings, strict=True):
+            spans = (*self._spans, (VALUES, more)) if more else self._spans
+            channels = fast.paint(spans, *self._bits(readings, state), dtype)
+            places = channels.split([width for _, width in spans], dim=-1)
+            for group, place, reading in zip(self._groups, places, readings, strict=False):
                 if group.form == VALUES:
                     place.copy_(reading)
         return channels.permute(0, 3, 1, 2)

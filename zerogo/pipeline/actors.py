@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from zerogo import checkpoint as checkpoints
-from zerogo import cli, kernels, tuning
+from zerogo import cli, kernels
 from zerogo.board import rng
 from zerogo.board.rng import Purpose
 from zerogo.checkpoint import Checkpoint
@@ -379,7 +379,6 @@ class Actor:
         """Begins games of a run, or under other settings than before."""
         config, setup = self.config, cli.set_up(self.config)
         self.evaluator, first = evaluator_for(setup, newest), 0 if self._of is None else self.selfplay.next_game
-        tuning.pick_epilogues(self.evaluator.network)
         self.about = {"run": run, "encoder": newest.encoder().name}
         sections = config.game, config.search, config.selfplay
         search, settings, why = limits.fit_to_device(

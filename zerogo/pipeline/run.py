@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from zerogo import checkpoint as checkpoints
-from zerogo import cli, kernels, tuning
+from zerogo import cli, kernels
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
@@ -62,13 +62,12 @@ class Diverged(Exception):
 
 class PlayingNetworks:
     """The evaluators of a run: each is made once, and then gets new weights. start: the snapshot or checkpoint to
-    resume from, whose measured choices (precision, epilogues) are used again on a machine of the same kind."""
+    resume from, whose precision is used again on a machine of the same kind, if it was measured."""
 
     def __init__(self, config: Config, start: Checkpoint | None) -> None:
         self.machine = device_name(pick_device(config.run.device))
-        kept = {} if start is None else start.run
-        self._earlier = {name: kept.get(name, {}) for name in ("precision", "epilogues")}
-        precision, self.epilogues = (by_machine.get(self.machine, "") for by_machine in self._earlier.values())
+        self._earlier = {} if start is None else start.run.get("precision", {})
+        precision = self._earlier.get(self.machine, "")
         has_mcts = config.pipeline.final_matches and any("mcts:" in word for word in config.evaluation.opponents)
         setup = cli.set_up(config, precision=precision, needed={"playouts"} if has_mcts else ())
         self.settings, self.device, self.dtype = config.run, setup.device, setup.dtype
@@ -80,16 +79,13 @@ class PlayingNetworks:
         if key in self._evaluators:
             self._evaluators[key].network.load_(network)
         else:
-            made = Evaluator.from_network(network, encoder, self.device, self.dtype, heads=heads)
-            self._evaluators[key], self.epilogues = made, tuning.pick_epilogues(made.network, self.epilogues)
+            self._evaluators[key] = Evaluator.from_network(network, encoder, self.device, self.dtype, heads=heads)
         return self._evaluators[key]
 
     def state_dict(self) -> dict[str, dict[str, str]]:
-        """Returns what a snapshot keeps: the measured choices by machine, also those of earlier machines."""
-        here = {"epilogues": {self.machine: self.epilogues}}
-        if self.settings.precision == "auto":
-            here["precision"] = {self.machine: str(self.dtype).removeprefix("torch.")}
-        return {name: by_machine | here.get(name, {}) for name, by_machine in self._earlier.items()}
+        """Returns what a snapshot keeps: the measured precision by machine, also of earlier machines."""
+        here = {self.machine: str(self.dtype).removeprefix("torch.")} if self.settings.precision == "auto" else {}
+        return {"precision": self._earlier | here}
 
 
 class Run:

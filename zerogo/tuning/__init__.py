@@ -31,7 +31,6 @@ NO_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_
 ROUNDS, ROUND_SECONDS = 3, 0.03
 LONGEST_SECONDS = 0.2  # of one call: beside it the micro- or milliseconds between calls no longer count
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
-MEASURED_BATCH = 1024  # positions, for which `pick_epilogues` tries both ways
 
 
 def pick_proven_dtype(config: Config, device: torch.device, needed: Collection[str], earlier: str = "") -> torch.dtype:
@@ -141,28 +140,6 @@ def num_processes(config: Config, limit: Callable[[int], int]) -> int:
             break
         best = number, rate
     return limit(best[0])
-
-
-# What follows from the settings, or from a forward of the network
-
-
-def pick_epilogues(network: Any, earlier: str = "") -> str:
-    """Has a kernel do what follows the convolutions of a `network.InferenceNetwork` where there is one and a forward is
-    faster with it, both replayed as a search replays them; returns what was chosen, "on" or "off". earlier: what was
-    chosen before on such a device, which stays."""
-    device, fast = network.device, kernels.module_for("epilogues", network.device)
-    if fast is None:
-        return "off"
-    if not (choice := earlier):
-        side, dtype = network.network.size, network.dtype
-        planes = torch.zeros(MEASURED_BATCH, network.num_planes, side, side, dtype=dtype, device=device)
-        inputs, rates = torch.zeros(MEASURED_BATCH, network.num_globals, device=device), {}
-        for way, kernel in (("off", None), ("on", fast)):
-            network.use_epilogues(kernel)
-            rates[way] = speed(lambda: network(planes, inputs), MEASURED_BATCH, device, is_replayed=True)
-        choice = max(rates, key=rates.get)
-    network.use_epilogues(fast if choice == "on" else None)
-    return choice
 
 
 # How many positions at a time keep a device busy. Small batches leave it waiting for its next step; beyond some size a

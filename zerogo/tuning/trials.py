@@ -33,7 +33,7 @@ from zerogo.evaluator import SEARCH_HEADS, Evaluation
 from zerogo.features import Encoder
 from zerogo.features.readings import read_ladders, read_tactics
 from zerogo.kernels.shared import NULL_NODE, ROOT
-from zerogo.network import inference_copy
+from zerogo.network import inference_copy, pool
 from zerogo.network.fused import finish
 from zerogo.network.trainer import Targets, loss_terms
 from zerogo.players.playout import PlayoutEvaluator
@@ -173,6 +173,8 @@ def _epilogues_cases(games: board.State, _kind: str) -> Iterator[Case]:
     on_board = flood.unpack_rows(games.on_board)
     for residual, mask, relu in ((None, None, False), (y.flip(0), on_board, True), (y[:, :, :1, :1], None, True)):
         yield _finished, (y, torch.randn(16), residual, mask, relu)
+    for bias, by_area in ((None, False), (torch.randn(16), True)):
+        yield _pooled, (y, bias, by_area)
 
 
 def _finished(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor | None, relu: bool) -> Tensor:
@@ -181,6 +183,14 @@ def _finished(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor
         return fast.finish_(y, bias, residual, on_board, relu)
     y = y + bias.view(1, -1, 1, 1)
     return finish(y if residual is None else y + residual, on_board, relu)
+
+
+def _pooled(y: Tensor, bias: Tensor | None, by_area: bool) -> Tensor:
+    """Returns what a block pools of a convolution's sums: of 5 channels."""
+    if (fast := kernels.module_for("epilogues", y.device)) is not None:
+        return fast.pool(y, 5, bias, by_area)
+    y = y if bias is None else torch.relu(y + bias.view(1, -1, 1, 1))
+    return pool(y[:, :5], None, by_area)
 
 
 def _leaf_states_cases(games: board.State, _kind: str) -> Iterator[Case]:

@@ -22,6 +22,7 @@ from zerogo.kernels.shared import COUNTS, ROWS, TACTICS
 STRING, LOST, TAKEN = tl.constexpr(1 << 10), tl.constexpr(1 << 13), tl.constexpr(1 << 12)
 MANY = tl.constexpr(1 << 14)  # more liberties than any string has
 BLOCK = 1024  # elements per program, of planes and of a convolution's output
+POOLED_TOGETHER, POINTS = 32, 128  # channels per program and points at a time of a pooled board
 MOST_INT32 = 2**31 - BLOCK
 IS_ROWS, IS_COUNTS = tl.constexpr(ROWS), tl.constexpr(COUNTS)
 
@@ -176,8 +177,8 @@ def paint_kernel(
     tl.store(planes + element, result.to(tl.float32).to(planes.dtype.element_ty), exists)
 
 
-# The steps after a convolution: bias, residual, relu, and zero off the board, in one pass over its output instead of
-# three or four.
+# The steps after a convolution of a playing network: bias, residual, relu, and zero off the board, in one pass over its
+# output; and pooling over the board.
 
 
 def finish_(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor | None, relu: bool) -> Tensor:
@@ -197,20 +198,63 @@ def finish_(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor |
     return y
 
 
-@triton.jit(do_not_specialize=["total"])
+@triton.jit
 def finish_kernel(
     y, bias, residual, on_board, total,
     C: tl.constexpr, P: tl.constexpr, BY_GAME: tl.constexpr, RELU: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Finishes BLOCK numbers in memory order: neighbours differ in the channel."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    exists, channel = at < total, at % C
-    value = tl.load(y + at, mask=exists).to(tl.float32) + tl.load(bias + channel, mask=exists).to(tl.float32)
+    """Finishes BLOCK numbers in memory order: neighbours differ in the channel. Divisions are in int32 but for a
+    program's first number, as those in int64 take longer than the memory."""
+    first, lane = tl.program_id(0).to(tl.int64) * BLOCK, tl.arange(0, BLOCK)
+    at, exists, place = first + lane, lane < total - first, (first % C).to(tl.int32) + lane
+    channel = place % C
+    value = tl.load(y + at, mask=exists).to(tl.float32) + tl.load(bias + channel).to(tl.float32)
     if residual is not None:
-        place = at // (C * P) * C + channel if BY_GAME else at
-        value += tl.load(residual + place, mask=exists).to(tl.float32)
+        source = at
+        if BY_GAME:
+            source = (first // (C * P) + ((first % (C * P)).to(tl.int32) + lane) // (C * P)) * C + channel
+        value += tl.load(residual + source, mask=exists).to(tl.float32)
     if RELU:
         value = tl.where(value < 0, 0.0, value)  # NaN stays NaN
     if on_board is not None:
-        value = tl.where(tl.load(on_board + at // C, mask=exists, other=0) != 0, value, 0.0)
+        value = tl.where(tl.load(on_board + first // C + place // C, mask=exists, other=0) != 0, value, 0.0)
     tl.store(y + at, value.to(y.dtype.element_ty), mask=exists)
+
+
+def pool(y: Tensor, channels: int, bias: Tensor | None, by_area: bool) -> Tensor:
+    """Returns the first channels of y, or with a bias of relu(y + bias), pooled over the board as by `network.pool`:
+    float32 [B, 3 * channels].
+
+    y: [B, C, N, N] in channels_last memory. bias: [C] of any type."""
+    num_games, all_channels, size, _ = y.shape
+    pooled = torch.empty(num_games, 3 * channels, dtype=torch.float32, device=y.device)
+    assert y.is_contiguous(memory_format=torch.channels_last), f"y has the strides {y.stride()}, not channels_last"
+    width = min(POOLED_TOGETHER, triton.next_power_of_2(channels))
+    if num_games:
+        sizes = {"C": all_channels, "K": channels, "P": size * size, "BY_AREA": by_area, "WIDTH": width}
+        grid = num_games, triton.cdiv(channels, width)
+        pool_kernel[grid](y, bias, pooled, (size - 14) / 10, **sizes, POINTS=POINTS, num_warps=4)
+    return pooled
+
+
+@triton.jit
+def pool_kernel(
+    y, bias, pooled, scale,
+    C: tl.constexpr, K: tl.constexpr, P: tl.constexpr, BY_AREA: tl.constexpr, WIDTH: tl.constexpr, POINTS: tl.constexpr,
+):  # fmt: skip
+    """Pools WIDTH channels of one game, POINTS points at a time."""
+    game, channel = tl.program_id(0).to(tl.int64), tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    exists, total, largest = channel < K, tl.zeros([WIDTH], tl.float32), tl.full([WIDTH], -float("inf"), tl.float32)
+    for first in range(0, P, POINTS):
+        point = first + tl.arange(0, POINTS)
+        inside = (point < P)[:, None] & exists[None, :]
+        value = tl.load(y + (game * P + point[:, None]) * C + channel[None, :], mask=inside, other=0).to(tl.float32)
+        if bias is not None:
+            value += tl.load(bias + channel, mask=exists, other=0).to(tl.float32)[None, :]
+            value = tl.where(inside & ~(value < 0), value, 0.0)
+        total += tl.sum(value, 0)
+        largest = tl.maximum(largest, tl.max(tl.where(inside, value, -float("inf")), 0))
+    mean, place = total / P, pooled + game * 3 * K + channel
+    tl.store(place, mean, mask=exists)
+    tl.store(place + K, mean * scale, mask=exists)
+    tl.store(place + 2 * K, mean * (scale * scale - 0.1) if BY_AREA else largest, mask=exists)
