@@ -97,24 +97,23 @@ def test_what_follows_convolutions_by_kernels(
     assert all((output - expected[name]).abs().max() < tolerance for name, output in playing(*given).items())
 
 
-def test_convolutions_with_relu_by_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_convolutions_with_relu_by_cudnn(size: int, is_masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy gives them what they expect; here torch stands in for cuDNN."""
-    network, given = make_network(), make_input(3, 4)
+    network = make_network()
+    given = *make_input(3, size), torch.ones(3, size, size, dtype=torch.bool) if is_masked else None
     expected = inference_copy(network)(*given)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    monkeypatch.setattr(fused, "_has_fused_cudnn", lambda *_: True)
-    relu, add_relu = (
-        Mock(wraps=function)
-        for function in (
-            lambda x, weight, *geometry: torch.conv2d(x, weight, *geometry).relu(),
-            lambda x, weight, z, alpha, *geometry: (torch.conv2d(x, weight, *geometry) + alpha * z).relu(),
-        )
-    )
+    monkeypatch.setattr(fused, "_can_fuse_relu", lambda *_: True)
+    relu = Mock(wraps=lambda x, weight, *geometry: torch.conv2d(x, weight, *geometry).relu())
+    add_relu = Mock(wraps=lambda x, weight, z, _, *geometry: (torch.conv2d(x, weight, *geometry) + z).relu())
     monkeypatch.setattr(torch, "cudnn_convolution_relu", relu)
     monkeypatch.setattr(torch, "cudnn_convolution_add_relu", add_relu)
     found = inference_copy(network)(*given)
     assert all(torch.allclose(output, expected[name], atol=1e-5) for name, output in found.items())
-    assert add_relu.call_count == len(network.blocks) and relu.called
+    assert relu.called and add_relu.call_count >= len(network.blocks)
+    assert all(call.args[0].dtype == call.args[2].dtype for call in add_relu.mock_calls)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

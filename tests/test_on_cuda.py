@@ -449,6 +449,21 @@ def test_kernels_read_ladders_without_waiting(preset: str) -> None:
         evaluator(state)
 
 
+@on_cuda
+@pytest.mark.parametrize("size", [1, 9])
+def test_the_copy_for_playing_agrees_on_any_memory(size: int) -> None:
+    """cuDNN, too, takes nothing from the memory that it writes to."""
+    network = tiny.network(tiny.config("network.channels=32"), is_sharp=True)
+    planes, numbers = torch.rand(64, network.num_planes, size, size), torch.rand(64, network.num_globals)
+    expected = inference_copy(network)(planes, numbers)
+    for dtype, tolerance in ((torch.float32, 2e-3), (torch.bfloat16, 0.1)):
+        playing = inference_copy(network, CUDA, dtype)
+        leftovers = [torch.full((64, 32, size, size), torch.nan, dtype=dtype, device=CUDA) for _ in range(8)]
+        del leftovers
+        for name, output in playing(planes.to(CUDA), numbers.to(CUDA)).items():
+            assert torch.allclose(output.cpu(), expected[name], atol=tolerance), name
+
+
 @counted
 def test_what_is_one_launch() -> None:
     """A symmetry, an evaluation by playouts, and all that follows a convolution."""

@@ -48,7 +48,9 @@ class Evaluator:
         if symmetries not in SYMMETRIES:
             raise InputError(f"symmetries are {quote(symmetries)}; allowed are {', '.join(SYMMETRIES)}")
         self.network, self.encoder, self.symmetries = network, encoder, symmetries
-        self._num_planes = getattr(network, "num_planes", 0)
+        self._num_planes = getattr(network, "padded_planes", 0)
+        expected = getattr(network, "num_planes", encoder.num_planes)
+        assert encoder.num_planes == expected, f"the network reads {expected} planes, {encoder.name} has others"
         self._others = WeakValueDictionary({symmetries: self})  # an unused evaluator is freed, with its network
 
     @staticmethod

@@ -191,7 +191,8 @@ class NetworkSetup:
     @cached_property
     def forwards(self) -> list[Callable[[], Any]]:
         """The network alone on ready planes, after a warm-up; on CUDA as a graph, too, where it can be captured."""
-        planes, inputs = self.encoder.planes(self.state, self.dtype), self.encoder.globals(self.state)
+        planes = self.encoder.planes(self.state, self.dtype, self.evaluator.network.padded_planes)
+        inputs = self.encoder.globals(self.state)
 
         def _forward() -> Any:
             return self.evaluator.network(planes, inputs, None)

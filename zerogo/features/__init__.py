@@ -213,8 +213,8 @@ class Encoder:
         self.num_planes, self.num_globals = len(self.plane_names), len(self.global_names)
 
     def planes(self, state: State, dtype: torch.dtype = torch.float32, at_least: int = 0) -> Tensor:
-        """Returns the planes: [B, C, N, N] of the given dtype, in channels_last memory, zero off the board. Planes of
-        zeros follow, until there are `at_least` so many."""
+        """Returns the planes: [B, C, N, N] of the given dtype, in channels_last memory, zero off the board, followed
+        by planes of zeros if there are fewer than `at_least`."""
         view, fast = View(state), kernels.module_for("planes", state.device)
         readings, more = [group.read(view) for group in self._groups], max(0, at_least - self.num_planes)
         if fast is None:
@@ -224,8 +224,8 @@ class Encoder:
         else:
             spans = (*self._spans, (VALUES, more)) if more else self._spans
             channels = fast.paint(spans, *self._bits(readings, state), dtype)
-            places = channels.split([width for _, width in spans], dim=-1)
-            for group, place, reading in zip(self._groups, places, readings, strict=False):
+            places = channels.split([width for _, width in spans], dim=-1)[: len(readings)]
+            for group, place, reading in zip(self._groups, places, readings, strict=True):
                 if group.form == VALUES:
                     place.copy_(reading)
         return channels.permute(0, 3, 1, 2)

@@ -27,7 +27,7 @@ from zerogo.network.fused import FusedConv, fast_relu, finish
 OFF_BOARD_LOGIT = -5000.0  # finite, so that zero times it is zero in a cross-entropy
 READOUT_STD = 1e-3  # of the last layers: a fresh network is near uniform and near zero, but passes gradients
 POOLINGS = 3
-PADDED_TO = 32  # a multiple of which is the number of planes on CUDA: an H100 takes 57 µs for 32 planes, 500 for 17
+PADDED_TO = 32  # planes are padded to a multiple of this on CUDA: an H100 takes 57 µs for 32 planes, 500 for 17
 SCORE_SCALE = 20.0  # points per unit of output (KataGo)
 
 
@@ -108,6 +108,7 @@ def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False, is_signed: b
     scaled by the square of the side, as in KataGo's value head; these three determine the sum over a board of any size.
     is_signed: x may be negative."""
     num_games, channels, board_size, _ = x.shape
+    # A network's validation takes the kernel, too.
     is_plain = on_board is None and not x.requires_grad and x.is_contiguous(memory_format=torch.channels_last)
     if is_plain and (fast := kernels.module_for("epilogues", x.device)) is not None:
         return fast.pool(x, channels, None, by_area)
@@ -204,6 +205,7 @@ class Network(nn.Module):
         if unknown:
             raise InputError(f"network.heads has {quote(unknown[0])}; allowed are {', '.join(HEADS)}")
         self.num_planes, self.num_globals, self.size = num_planes, num_globals, size
+        self.padded_planes = num_planes  # more in a copy for playing on CUDA
         self.heads = [name for name in HEADS if name in settings.heads]  # the order of the weights
         channels, every = settings.channels, settings.pooling_every
         self.stem = ConvNorm(num_planes, channels, 3)
@@ -222,8 +224,8 @@ class Network(nn.Module):
     def forward(self, planes: Tensor, globals: Tensor, on_board: Tensor | None = None) -> dict[str, Tensor]:
         """Returns each head's output in float32, see `HEADS`: planes [B, C, N, N], globals float32 [B, g], on_board
         bool [B, N, N]."""
-        expected = f"expected [B, {self.num_planes}, N, N] and [B, {self.num_globals}]"
-        assert planes.ndim == 4 and planes.shape[1] == self.num_planes, f"planes {list(planes.shape)}, {expected}"
+        expected = f"expected [B, {self.padded_planes}, N, N] and [B, {self.num_globals}]"
+        assert planes.ndim == 4 and planes.shape[1] == self.padded_planes, f"planes {list(planes.shape)}, {expected}"
         assert globals.shape == (len(planes), self.num_globals), f"globals {list(globals.shape)}, {expected}"
         bias = None if self.global_bias is None else self.global_bias(globals).unsqueeze(-1).unsqueeze(-1)
         x = self.stem(planes, on_board, residual=bias)
@@ -249,10 +251,9 @@ class Network(nn.Module):
                 if isinstance(layer, ConvNorm):
                     conv = nn.utils.fusion.fuse_conv_bn_eval(layer.conv, layer.norm)
                     if layer is playing.stem and device.type == "cuda":
-                        playing.num_planes = -(-self.num_planes // PADDED_TO) * PADDED_TO
-                        conv.in_channels = playing.num_planes
-                        padding = (0, 0, 0, 0, 0, playing.num_planes - self.num_planes)
-                        conv.weight = nn.Parameter(F.pad(conv.weight, padding), requires_grad=False)
+                        playing.padded_planes = -(-self.num_planes // PADDED_TO) * PADDED_TO
+                        conv.in_channels = playing.padded_planes
+                        conv.weight = nn.Parameter(_pad(conv.weight, playing.padded_planes), requires_grad=False)
                     setattr(module, name, FusedConv(conv, device, dtype, self.size))
         playing.map_readout.freeze_(dtype)
         playing.scalar_readout.freeze_(torch.float32)
@@ -270,17 +271,17 @@ class Network(nn.Module):
 
 class InferenceNetwork:
     """A network's copy for playing, made by `inference_copy`. It is called like the network, and computes without
-    gradients, in `dtype` inside and float32 outside. num_planes: what it reads; planes of zeros stand for missing ones,
-    which an encoder adds at less cost."""
+    gradients, in `dtype` inside and float32 outside. padded_planes: how many planes it computes with, `num_planes` and
+    zeros. It adds these to planes without them, but an encoder does that at less cost."""
 
     def __init__(self, network: Network, device: torch.device, dtype: torch.dtype) -> None:
         self.device, self.dtype, self.network = device, dtype, network
         self.num_planes, self.num_globals, self.heads = network.num_planes, network.num_globals, network.heads
+        self.padded_planes = network.padded_planes
 
     @torch.inference_mode()
     def __call__(self, planes: Tensor, globals: Tensor, on_board: Tensor | None = None) -> dict[str, Tensor]:
-        if (missing := self.num_planes - planes.shape[1]) > 0:
-            planes = F.pad(planes, (0, 0, 0, 0, 0, missing))
+        planes = _pad(planes, self.padded_planes) if planes.shape[1] == self.num_planes else planes
         planes = planes.to(dtype=self.dtype, memory_format=torch.channels_last)
         return self.network(planes, globals, on_board)
 
@@ -289,6 +290,7 @@ class InferenceNetwork:
         """Copies the weights of a network of the same shape into the present tensors, so that captured graphs, which
         read them, stay valid."""
         new = network.playing_copy(self.device, self.dtype, self.heads)
+        assert new.num_planes == self.num_planes, f"{new.num_planes} planes in place of {self.num_planes}"
         torch._foreach_copy_(_weights(self.network), _weights(new))
         for layer, new_layer in zip(self.network.modules(), new.modules(), strict=True):
             if isinstance(layer, FusedConv) and layer.in_one_step:  # on a CPU, where there are no graphs
@@ -314,6 +316,12 @@ def inference_copy(
     used, because it was slower on a CPU: 15.1 ms instead of 12.5 (2x32, 9x9, bf16, batch 256, one Zen 4 core)."""
     device = torch.device(device)
     return InferenceNetwork(network.playing_copy(device, dtype, heads), device, dtype)
+
+
+def _pad(planes: Tensor, number: int) -> Tensor:
+    """Adds planes of zeros: [..., C, N, N] -> [..., number, N, N]."""
+    more = number - planes.shape[-3]
+    return F.pad(planes, (0, 0, 0, 0, 0, more)) if more else planes
 
 
 def _keep_heads_(network: Network, heads: Sequence[str]) -> None:

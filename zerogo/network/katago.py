@@ -183,6 +183,7 @@ class KataGoNetwork(nn.Module):
     policy, of moves that may turn out better than expected (version 12 or later)."""
 
     num_planes, num_globals = PLANES, GLOBALS
+    padded_planes = PLANES
 
     def __init__(self, size: int) -> None:
         super().__init__()

@@ -10,6 +10,7 @@ returned, or {"fault": what happened, a sentence without its subject}."""
 import dataclasses
 import gc
 import hashlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -173,8 +174,12 @@ def _epilogues_cases(games: board.State, _kind: str) -> Iterator[Case]:
     on_board = flood.unpack_rows(games.on_board)
     for residual, mask, relu in ((None, None, False), (y.flip(0), on_board, True), (y[:, :, :1, :1], None, True)):
         yield _finished, (y, torch.randn(16), residual, mask, relu)
-    for bias, by_area in ((None, False), (torch.randn(16), True)):
+    for bias, by_area in itertools.product((None, torch.randn(16)), (False, True)):
         yield _pooled, (y, bias, by_area)
+    yield (
+        _pooled,
+        (torch.randn(number, 80, size, size).to(torch.bfloat16, memory_format=torch.channels_last), None, False),
+    )
 
 
 def _finished(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor | None, relu: bool) -> Tensor:
@@ -186,11 +191,12 @@ def _finished(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor
 
 
 def _pooled(y: Tensor, bias: Tensor | None, by_area: bool) -> Tensor:
-    """Returns what a block pools of a convolution's sums: of 5 channels."""
+    """Returns what a block pools of a convolution's sums: of half of the channels."""
+    channels = y.shape[1] // 2
     if (fast := kernels.module_for("epilogues", y.device)) is not None:
-        return fast.pool(y, 5, bias, by_area)
+        return fast.pool(y, channels, bias, by_area)
     y = y if bias is None else torch.relu(y + bias.view(1, -1, 1, 1))
-    return pool(y[:, :5], None, by_area)
+    return pool(y[:, :channels], None, by_area)
 
 
 def _leaf_states_cases(games: board.State, _kind: str) -> Iterator[Case]:
@@ -207,7 +213,7 @@ def _selected(games: board.State) -> list[tuple[Search, SearchState, Selection]]
 
 def _planes_cases(games: board.State, kind: str) -> Iterator[Case]:
     for dtype in (torch.float32, torch.bfloat16):
-        yield Encoder("", GROUPS, True).planes, (games, dtype)
+        yield Encoder("", GROUPS, True).planes, (games, dtype, 128)
     if kind == "cpu":
         rows = games.black, games.on_board
         yield (lambda *rows: (kernels.module_for("planes", games.device) or flood).eyes(*rows)), rows

@@ -22,7 +22,7 @@ from zerogo.kernels.shared import COUNTS, ROWS, TACTICS
 STRING, LOST, TAKEN = tl.constexpr(1 << 10), tl.constexpr(1 << 13), tl.constexpr(1 << 12)
 MANY = tl.constexpr(1 << 14)  # more liberties than any string has
 BLOCK = 1024  # elements per program, of planes and of a convolution's output
-POOLED_TOGETHER, POINTS = 32, 128  # channels per program and points at a time of a pooled board
+POOLED_TOGETHER, POINTS = 32, 128  # of pooling: channels per program, and points at a time
 MOST_INT32 = 2**31 - BLOCK
 IS_ROWS, IS_COUNTS = tl.constexpr(ROWS), tl.constexpr(COUNTS)
 
@@ -177,8 +177,8 @@ def paint_kernel(
     tl.store(planes + element, result.to(tl.float32).to(planes.dtype.element_ty), exists)
 
 
-# The steps after a convolution of a playing network: bias, residual, relu, and zero off the board, in one pass over its
-# output; and pooling over the board.
+# The steps after a convolution: bias, residual, relu, and zero off the board, in one pass over its output; and pooling
+# over the board.
 
 
 def finish_(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor | None, relu: bool) -> Tensor:
@@ -203,8 +203,8 @@ def finish_kernel(
     y, bias, residual, on_board, total,
     C: tl.constexpr, P: tl.constexpr, BY_GAME: tl.constexpr, RELU: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Finishes BLOCK numbers in memory order: neighbours differ in the channel. Divisions are in int32 but for a
-    program's first number, as those in int64 take longer than the memory."""
+    """Finishes BLOCK numbers in memory order: neighbours differ in the channel. Divisions are in int32 except
+    those of a program's first number: in int64 they take longer than the memory accesses."""
     first, lane = tl.program_id(0).to(tl.int64) * BLOCK, tl.arange(0, BLOCK)
     at, exists, place = first + lane, lane < total - first, (first % C).to(tl.int32) + lane
     channel = place % C
@@ -225,7 +225,7 @@ def pool(y: Tensor, channels: int, bias: Tensor | None, by_area: bool) -> Tensor
     """Returns the first channels of y, or with a bias of relu(y + bias), pooled over the board as by `network.pool`:
     float32 [B, 3 * channels].
 
-    y: [B, C, N, N] in channels_last memory. bias: [C] of any type."""
+    y: [B, C, N, N] in channels_last memory. bias: [C] of any type. Of NaN only the means tell."""
     num_games, all_channels, size, _ = y.shape
     pooled = torch.empty(num_games, 3 * channels, dtype=torch.float32, device=y.device)
     assert y.is_contiguous(memory_format=torch.channels_last), f"y has the strides {y.stride()}, not channels_last"
