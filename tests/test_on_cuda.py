@@ -456,12 +456,12 @@ def test_the_copy_for_playing_agrees_on_any_memory(size: int) -> None:
     network = tiny.network(tiny.config("network.channels=32"), is_sharp=True)
     planes, numbers = torch.rand(64, network.num_planes, size, size), torch.rand(64, network.num_globals)
     expected = inference_copy(network)(planes, numbers)
-    for dtype, tolerance in ((torch.float32, 2e-3), (torch.bfloat16, 0.1)):
+    for dtype, tolerance in ((torch.float32, 0.005), (torch.bfloat16, 0.05)):  # convolutions are in TF32
         playing = inference_copy(network, CUDA, dtype)
         leftovers = [torch.full((64, 32, size, size), torch.nan, dtype=dtype, device=CUDA) for _ in range(8)]
         del leftovers
         for name, output in playing(planes.to(CUDA), numbers.to(CUDA)).items():
-            assert torch.allclose(output.cpu(), expected[name], atol=tolerance), name
+            assert (output.cpu() - expected[name]).norm() < tolerance * expected[name].norm(), name
 
 
 @counted
