@@ -80,7 +80,7 @@ class Script:
 def converse(talking: Engine, script: Iterable[str | Wait]) -> str:
     """Returns all that is written when the lines of a script come (see `Script`), and then the end of the input."""
     output = io.StringIO()
-    serve(talking, Script(script, output), output.write)
+    serve(talking, Script(script, output), output.write, lambda line: None)
     return output.getvalue()
 
 

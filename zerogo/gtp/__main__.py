@@ -148,10 +148,10 @@ def main(arguments: argparse.Namespace) -> None:
     # Nothing else may get between the replies: what some library prints goes to stderr.
     with file, contextlib.redirect_stdout(sys.stderr):
         lines = (line.decode("utf-8", "replace") for line in lines_of_stdin())
-        source = Input(lines, lambda line: _log(">", line))
+        source = Input(lines)
         engine = make_engine(arguments, _print_for_person)
         _print_for_person("GTP ready")
-        serve(engine, source, _reply)
+        serve(engine, source, _reply, lambda line: _log(">", line))
 
 
 if __name__ == "__main__":

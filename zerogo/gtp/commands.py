@@ -36,10 +36,11 @@ NO_LIMIT = 1e20  # seconds, as in KataGo
 KATA_SETTINGS = ("allowResignation", "lagBuffer", "maxTime", "maxVisits", "ponderingEnabled", "resignThreshold")
 
 
-def serve(engine: GtpEngine, source: protocol.Input, write: Callable[[str], None]) -> None:
-    """Answers every line until `quit` or the end of the input. write: writes and flushes."""
+def serve(engine: GtpEngine, source: protocol.Input, write: Callable[[str], None], log: Callable[[str], None]) -> None:
+    """Answers every line until `quit` or the end of the input. write: writes and flushes. log: gets each line."""
     engine.interrupted = source.asks_to_stop
     while (line := source.take()) is not None:
+        log(line)
         if line == TOO_LONG.decode():
             protocol.Reply("", write, source).send(line, "?")
             continue

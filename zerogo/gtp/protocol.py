@@ -4,7 +4,7 @@ A request is `[id] command [arguments]`; its reply is `=[id] text` or `?[id] mes
 reply holds another one. A thread reads the lines, so that a search can see that the next one has come."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -42,18 +42,7 @@ def parse(line: str) -> Request | None:
 
 
 class Input(LineQueue):
-    """The lines that have come. log: gets each one that is taken."""
-
-    def __init__(self, lines: Iterable[str], log: Callable[[str], None] = lambda line: None) -> None:
-        self._log = log
-        super().__init__(lines)
-
-    def take(self) -> str | None:
-        """Returns the next line as soon as there is one, None at the end of the input."""
-        line = super().take()
-        if line is not None:
-            self._log(line)
-        return line
+    """The lines that have come."""
 
     def asks_to_stop(self) -> bool:
         """Returns whether GoGui's `# interrupt` is among the lines that have come."""
