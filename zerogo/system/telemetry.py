@@ -56,7 +56,7 @@ class Telemetry(contextlib.AbstractContextManager):
         self.path = self.directory / METRICS_FILE
         self.path.touch()
         self._cut_back(sizes, math.inf if resume_step is None else resume_step)
-        self._lines = _Appended(self.path)
+        self._lines = _Appended(self.path, "a")
         self._resume_step, self._events = resume_step, None
 
     def _cut_back(self, sizes: Mapping[str, int] | None, last_step: float) -> None:
@@ -80,7 +80,7 @@ class Telemetry(contextlib.AbstractContextManager):
     def sizes(self) -> dict[str, int]:
         """Returns how many bytes each file holds, all of them on the disk: what a snapshot keeps."""
         for file in filter(None, (self._lines, self._events)):
-            os.fsync(file.handle)
+            os.fsync(file.fileno())
         for folder in (self.directory, self.directory.parent):  # without which a power cut takes the files' names
             sync_directory(folder)
         paths = [self.path, *self.directory.glob(EVENTS.format("*"))]
@@ -89,8 +89,8 @@ class Telemetry(contextlib.AbstractContextManager):
     def trim(self) -> None:
         """Drops the oldest half of the lines and the oldest event files where the logs have more than `MOST_BYTES`. An
         event file is closed when it has an eighth of them."""
-        if self._events and os.fstat(self._events.handle).st_size > MOST_BYTES // 8:
-            os.fsync(self._events.handle)
+        if self._events and os.fstat(self._events.fileno()).st_size > MOST_BYTES // 8:
+            os.fsync(self._events.fileno())
             self._events.close()
             self._events = self._resume_step = None
         sizes = {path: path.stat().st_size for path in sorted(self.directory.glob(EVENTS.format("*")))}
@@ -98,11 +98,11 @@ class Telemetry(contextlib.AbstractContextManager):
             if sum(sizes.values()) > MOST_BYTES // 2:
                 path.unlink()
                 del sizes[path]
-        if os.fstat(self._lines.handle).st_size > MOST_BYTES // 2:
+        if os.fstat(self._lines.fileno()).st_size > MOST_BYTES // 2:
             lines = self.path.read_bytes().splitlines(keepends=True)
             self._call(write_atomically, self.path, lambda file: file.writelines(lines[len(lines) // 2 :]))
             self._lines.close()
-            self._lines = _Appended(self.path)
+            self._lines = _Appended(self.path, "a")
 
     def _write_events(self, step: int, summaries: Iterable[Any], seconds: float) -> None:
         """Writes TensorBoard's records, all at once. The files' numbers rise, whatever the clock does, as TensorBoard
@@ -114,7 +114,7 @@ class Telemetry(contextlib.AbstractContextManager):
         if self._events is None:
             numbers = [int(digits[0]) for path in self.directory.iterdir() if (digits := NUMBER.findall(path.name))]
             name = EVENTS.format(f"{max([int(seconds), *(n + 1 for n in numbers)]):010d}")
-            self._events = self._call(_Appended, self.directory / name)
+            self._events = self._call(_Appended, self.directory / name, "a")
             events.insert(0, Event(wall_time=seconds, file_version="brain.Event:2"))
             if self._resume_step is not None:
                 forget = SessionLog(status=SessionLog.START)
@@ -151,27 +151,19 @@ class Telemetry(contextlib.AbstractContextManager):
         self.close()
 
 
-class _Appended:
-    """A file that grows by whole records: what the disk refuses in the middle of one is taken off again."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.handle = path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+class _Appended(io.FileIO):
+    """A file, opened with mode "a", that grows by whole records: what the disk refuses in the middle of one is taken
+    off again."""
 
     def append(self, record: bytes) -> None:
         """Writes a record. Raises OSError, with the file's name, and leaves the file as it was."""
-        before = os.fstat(self.handle).st_size
+        before = os.fstat(self.fileno()).st_size
         try:
             while record:
-                record = record[os.write(self.handle, record) :]
+                record = record[self.write(record) :]
         except OSError as error:
-            os.ftruncate(self.handle, before)
-            raise OSError(error.errno, error.strerror, str(self.path)) from None
-
-    def close(self) -> None:
-        """Closes the file; a second call does nothing."""
-        if self.handle >= 0:
-            os.close(self.handle)
-        self.handle = -1
+            self.truncate(before)
+            raise OSError(error.errno, error.strerror, str(self.name)) from None
 
 
 def _has_room(stream: Any) -> bool:
