@@ -165,4 +165,4 @@ def test_a_checkpoint_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     one = background(matches(), tmp_path, lines)
     one.start(tmp_path / "gone.pt", 7, 1.0)
     one.poll_results(wait=True)
-    assert not one.running and "no matches of step 7" in lines[-1] and "gone.pt" in lines[-1]
+    assert not one.running and lines[-2] == "step 7:" and "no matches: " in lines[-1] and "gone.pt" in lines[-1]

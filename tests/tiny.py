@@ -132,7 +132,7 @@ def decide_matches(rates: Sequence[float], patch: Callable[[object, str, object]
 
     def take(self: BackgroundMatches) -> Played:
         counters = checkpoint.load(self.path).counters
-        return Played([], {OF_GATE: rates[counters["iterations"] - 1]} if counters["players"] else {})
+        return [], {OF_GATE: rates[counters["iterations"] - 1]} if counters["players"] else {}
 
     patch(BackgroundMatches, "start", start)
     patch(BackgroundMatches, "_take", take)

@@ -42,7 +42,7 @@ def test_a_killed_process_is_a_sentence(saved: Path, tmp_path: Path) -> None:
     assert one.running and not lines
     os.kill(one._process.pid, signal.SIGKILL)
     one.poll_results(wait=True)
-    assert not one.running and lines[-1] == "warning: no matches of step 7: their process ended with -9"
+    assert not one.running and lines[-1] == "  warning: no matches: their process ended with -9"
 
 
 def test_they_end_with_a_run_that_is_killed(saved: Path, tmp_path: Path) -> None:

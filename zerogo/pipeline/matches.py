@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -307,11 +307,8 @@ def best_steps(folder: Path, size: int) -> list[int]:
     return [int(name.rpartition("@")[2]) for name in pool.strongest(met, size, names)]
 
 
-class Played(NamedTuple):
-    """What the matches of a checkpoint showed: lines to print, and the charts' numbers by tag."""
-
-    lines: list[str]
-    numbers: dict[str, float]
+# What the matches of a checkpoint showed: lines to print, and the charts' numbers by tag, None where they have failed.
+Played = tuple[list[str], dict[str, float] | None]
 
 
 class BackgroundMatches:
@@ -360,15 +357,13 @@ class BackgroundMatches:
             return None
         if not self._results.poll():
             self.note(f"waiting for the matches of step {self.step}")
-        result = self._take()
-        if isinstance(result, str):
-            self.note(f"warning: no matches of step {self.step}: {result}")
-        else:
-            for line in (f"step {self.step}:", *result.lines):
-                self.note(line)
-            self.telemetry.scalars(self.step, result.numbers)
+        lines, numbers = self._take()
+        for line in (f"step {self.step}:", *lines):
+            self.note(line)
+        if numbers is not None:
+            self.telemetry.scalars(self.step, numbers)
         self.path, self._process, self.state.last_match = None, None, self.begun
-        return result.numbers if isinstance(result, Played) else None
+        return numbers
 
     def close(self) -> None:
         """Ends the matches that are running; their results are lost."""
@@ -377,17 +372,17 @@ class BackgroundMatches:
             self._process.join()
             self.path = self._process = None
 
-    def _take(self) -> Played | str:
-        """Returns what the matches showed once they are over, or a sentence that says why there is nothing."""
+    def _take(self) -> Played:
+        """Returns what the matches showed once they are over."""
         try:
             return self._results.recv()
         except (EOFError, OSError):  # before a message, and within one
             self._process.join()
-            return f"their process ended with {self._process.exitcode}"
+            return [f"  warning: no matches: their process ended with {self._process.exitcode}"], None
 
 
 def _play(results: Connection, matches: Matches, path: Path) -> None:
-    """Plays the matches of a checkpoint and sends their results, or a sentence that says why there are none."""
+    """Plays the matches of a checkpoint and sends what they showed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, with which this process ends
     runtime.end_with_parent()  # when the run has been killed, nobody would read the results
     _yield_to_run(matches)
@@ -398,9 +393,9 @@ def _play(results: Connection, matches: Matches, path: Path) -> None:
         for line, numbers_of_match in measure(matches, network, path):
             lines.append(line)
             numbers |= numbers_of_match
-        results.send(Played(lines, numbers))
+        results.send((lines, numbers))
     except (InputError, OSError) as error:  # a full disk, for one, refuses a line of the pool's file
-        results.send(str(error))
+        results.send(([f"  warning: no matches: {error}"], None))
 
 
 def _yield_to_run(matches: Matches) -> None:
