@@ -168,7 +168,8 @@ def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
         if evaluation.ownership is not None:
             agrees = evaluation.ownership.cpu() * owners * sign > 0
             owner_shares.append(_share(agrees[(owners != 0) & decided.view(-1, 1, 1)]))
-    return {"value_of_decided": _minimum(value_shares), "ownership_of_decided": _minimum(owner_shares)}
+    shares = {"value_of_decided": value_shares, "ownership_of_decided": owner_shares or [math.nan]}
+    return {name: float(np.min(of_colours)) for name, of_colours in shares.items()}
 
 
 def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
@@ -206,10 +207,6 @@ def _thinned(samples: Samples, limit: int) -> Samples:
 
 def _maximum(numbers: Tensor) -> float:
     return float(numbers.max()) if len(numbers) else math.nan
-
-
-def _minimum(shares: list[float]) -> float:
-    return min(shares) if shares and not any(map(math.isnan, shares)) else math.nan
 
 
 def _share(flags: Tensor) -> float:
