@@ -29,14 +29,9 @@ def put_from_host_(targets: Sequence[Tensor], index: Tensor, sources: Sequence[T
     put_(targets, send(index, device), [send(source, device) for source in sources])
 
 
-def to_host(tensors: Sequence[Tensor], index: Tensor | None = None) -> list[Tensor]:
-    """Returns rows of tensors [B, ...] on the host: those with an index (int64 [K]), or all. The host waits once."""
-    return start_to_host(tensors, index)()
-
-
 def start_to_host(tensors: Sequence[Tensor], index: Tensor | None = None) -> Callable[[], list[Tensor]]:
-    """Starts a copy as in `to_host`, and returns a function that waits for it. The tensors may be overwritten
-    meanwhile."""
+    """Starts a copy of rows of tensors [B, ...] to the host: those with an index (int64 [K]), or all. Returns a
+    function that waits for it, once. The tensors may be overwritten meanwhile."""
     rows = list(tensors) if index is None else [tensor.index_select(0, index) for tensor in tensors]
     if tensors[0].device.type == "cpu":
         return lambda: rows

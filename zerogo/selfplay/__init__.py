@@ -285,7 +285,7 @@ class SelfPlay:
         of_games = {name: select_games(values, game_index) for name, values in of_games.items()}
         of_games |= {"ply": after.ply, "passes": after.passes, "finished": after.finished}
         on_device = Readback(settled=scoring.all_pass_alive(after), resigns=resigns, **of_games, **diagnostics(result))
-        return on_device.with_tensors(copies.to_host(on_device.tensors()))
+        return on_device.with_tensors(copies.start_to_host(on_device.tensors())())
 
     def _count_moves(self, readback: Readback, is_over: Tensor, collected: SelfPlayResult) -> None:
         """Counts the moves that were played, and the fewest simulations that any game still needs."""
