@@ -111,6 +111,16 @@ def all_points(size: int) -> tuple[Point, ...]:
     return tuple(Point(row, column) for row in range(size) for column in range(size))
 
 
+def connected(start: Point, points: set[Point], size: int) -> set[Point]:
+    """Returns `start` and the points that are connected to it through `points`."""
+    region, frontier = {start}, [start]
+    while frontier:
+        near = points.intersection(neighbours(frontier.pop(), size)) - region
+        region |= near
+        frontier += near
+    return region
+
+
 @cache
 def _digit(point: Point, colour: Colour, size: int) -> int:
     """Returns the contribution of one stone to `Board.position`."""
@@ -212,14 +222,8 @@ class Board:
         area: dict[Colour, set[Point]] = {colour: set() for colour in Colour}
         unseen = {point for point in all_points(self.size) if point not in self._strings}
         while unseen:
-            frontier, region, borders = [next(iter(unseen))], set(), set()
-            while frontier:
-                point = frontier.pop()
-                if string := self._strings.get(point):
-                    borders.add(string.colour)
-                elif point not in region:
-                    region.add(point)
-                    frontier.extend(neighbours(point, self.size))
+            region = connected(next(iter(unseen)), unseen, self.size)
+            borders = {self.colour_at(near) for point in region for near in neighbours(point, self.size)} - {None}
             unseen -= region
             if len(borders) == 1:
                 area[borders.pop()] |= region

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from zerogo import board, scoring
 from zerogo.board import Position, State, flood
-from zerogo.game import Board, Colour, GameState, Point, String, neighbours
+from zerogo.game import Board, Colour, GameState, Point, String, all_points, connected, neighbours
 from zerogo.players.analyst import PLAIN_MCTS
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules
@@ -203,30 +203,20 @@ def _find_seki(state: GameState, alive: dict[Colour, set[int]], dead: set[int]) 
     the other side."""
     size = state.rules.size
     cleared = state.board.without(Point(*divmod(index, size)) for index in dead)
-    territory = cleared.territory()
+    territory, empty = cleared.territory(), {point for point in all_points(size) if cleared.string_at(point) is None}
     weak, dame = [], {colour: set() for colour in Colour}
     for colour in Colour:
         for stones, eyespace in _groups(cleared, colour, territory[colour]):
             if len(eyespace) <= FEW_POINTS and not indices(stones, size) <= alive[colour]:
                 near = {point for stone in stones for point in neighbours(stone, size)}
-                free = {point for point in near if cleared.string_at(point) is None} - eyespace
+                free = near & empty - eyespace
                 weak.append((stones, free))
                 dame[colour] |= free
     shared = dame[Colour.BLACK] & dame[Colour.WHITE]
-    regions = [_connected(point, lambda near: cleared.string_at(near) is None, size) for point in shared]
+    regions = [connected(point, empty, size) for point in shared]
     large = set().union(*(region for region in regions if len(region) > MOST_SHARED))
     in_open = indices(set().union(*(stones for stones, free in weak if free & shared & large)), size)
     return indices(set().union(*(stones for stones, free in weak if free & shared)), size) - in_open, in_open
-
-
-def _connected(start: Point, is_inside: Callable[[Point], bool], size: int) -> set[Point]:
-    """Returns the points that are connected to one through points for which `is_inside` holds."""
-    region, frontier = {start}, [start]
-    while frontier:
-        near = {point for point in neighbours(frontier.pop(), size) if is_inside(point)} - region
-        region |= near
-        frontier += near
-    return region
 
 
 def _groups(cleared: Board, colour: Colour, territory: set[Point]) -> list[tuple[set[Point], set[Point]]]:
@@ -239,7 +229,7 @@ def _groups(cleared: Board, colour: Colour, territory: set[Point]) -> list[tuple
             string = frontier.pop()
             stones |= string.stones
             for liberty in string.liberties & territory - eyespace:
-                eyespace |= _connected(liberty, territory.__contains__, cleared.size)
+                eyespace |= connected(liberty, territory, cleared.size)
             joined = {other for other in unseen if other.liberties & eyespace}
             unseen -= joined
             frontier += joined
