@@ -319,14 +319,8 @@ class GameState:
 
     def legal_moves(self) -> list[Move]:
         """Returns all legal plays from the top left, then the pass; empty once the game is over."""
-        legal = enumerate(self.legal_mask())
-        return [Move.from_action(action, self.rules.size) for action, is_legal in legal if is_legal]
-
-    def legal_mask(self) -> list[bool]:
-        """Returns whether each of the size * size + 1 actions is legal; the last is the pass. All False once the game
-        is over."""
         moves = [*(Move(point) for point in all_points(self.rules.size)), Move.pass_turn()]
-        return [self.why_illegal(move) is None for move in moves]
+        return [move for move in moves if self.why_illegal(move) is None]
 
     def play(self, move: Move) -> GameState:
         """Returns the state after a move; raises `InputError` with the reason of `why_illegal` if it is not legal."""
