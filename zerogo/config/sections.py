@@ -126,18 +126,6 @@ def _are_sizes(rows: Sequence[tuple[int, float, float]]) -> bool:
     return are_allowed and len({size for size, _, _ in rows}) == len(rows)
 
 
-SCHEDULE_WORDS = (
-    "a list of [progress, factor] pairs such as [[0.0, 1.0], [0.8, 0.1]], progress rising from 0 to at most 1, factors "
-    "0 or more"
-)
-BUDGETS_WORDS = (
-    "[] or a list of [progress, simulations] pairs such as [[0.0, 8], [0.5, 16]], progress rising from 0 to at most 1, "
-    f"whole numbers of simulations from 1 to {MOST_SIMULATIONS}"
-)
-SIZES_WORDS = (
-    "[] or a list of [size, share, komi] such as [[7, 1, 9], [9, 2, 7]], "
-    f"different sizes from 1 to {MAX_SIZE}, shares above 0, komi from -{MOST_KOMI} to {MOST_KOMI}"
-)
 SCHEDULE, BUDGETS = "tuple[tuple[float, float], ...]", "tuple[tuple[float, int], ...]"
 SIZES = "tuple[tuple[int, float, float], ...]"
 # A field's type to what it accepts in words.
@@ -150,9 +138,12 @@ KINDS = {
     "tuple[str, ...]": "a list of strings such as {example}",
     "str | tuple[str, ...]": "a string such as zero17, or a list of strings such as [stones, liberties:8]",
     "dict[str, float]": "a mapping of names to numbers{limits} such as {example}",
-    SCHEDULE: SCHEDULE_WORDS,
-    BUDGETS: BUDGETS_WORDS,
-    SIZES: SIZES_WORDS,
+    SCHEDULE: "a list of [progress, factor] pairs such as [[0.0, 1.0], [0.8, 0.1]], progress rising from 0 to at most "
+    "1, factors 0 or more",
+    BUDGETS: "[] or a list of [progress, simulations] pairs such as [[0.0, 8], [0.5, 16]], progress rising from 0 to "
+    f"at most 1, whole numbers of simulations from 1 to {MOST_SIMULATIONS}",
+    SIZES: "[] or a list of [size, share, komi] such as [[7, 1, 9], [9, 2, 7]], different sizes from 1 to "
+    f"{MAX_SIZE}, shares above 0, komi from -{MOST_KOMI} to {MOST_KOMI}",
 }
 # And what the rows of a table must be besides.
 TABLES: dict[str, Callable[[Any], bool]] = {
