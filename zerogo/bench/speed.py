@@ -37,7 +37,7 @@ import dataclasses
 import statistics
 import sys
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import torch
@@ -101,8 +101,7 @@ class RandomGames:
 
     def __init__(self, rules: Rules, batch: int, device: torch.device) -> None:
         self.rules, self.device = rules, device
-        self.fresh: dict[int, State] = {}
-        self.state = self._new(batch)
+        self.state, self.fresh = self._new(batch), cache(self._new)  # made once: they are only copied from
         self.generator = torch.Generator(device=device).manual_seed(1)
 
     def play_plies(self, plies: int) -> None:
@@ -112,9 +111,7 @@ class RandomGames:
             self.state = board.step_(self.state, actions)
             ended = self.state.finished.nonzero().squeeze(1)
             if ended.numel():
-                if len(ended) not in self.fresh:  # made once: they are only copied from
-                    self.fresh[len(ended)] = self._new(len(ended))
-                self.state = board.put_(self.state, ended, self.fresh[len(ended)])
+                self.state = board.put_(self.state, ended, self.fresh(len(ended)))
 
     def _new(self, number: int) -> State:
         return board.new_games(number, self.rules, device=self.device, move_cap=2 * self.rules.size**2)
