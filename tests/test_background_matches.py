@@ -32,8 +32,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def matches(*overrides: str) -> Matches:
-    settings = tiny.config(*overrides)
-    return Matches(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32)
+    return Matches(tiny.config(*overrides), tiny.CPU, torch.float32)
 
 
 def background(run: Matches, tmp_path: Path, lines: list[str]) -> BackgroundMatches:
@@ -110,7 +109,7 @@ class Telling(Matches):
 def test_their_process_is_set_up_as_the_run_is(tmp_path: Path) -> None:
     settings, lines = tiny.config("run.kernels=plain", "run.threads=2"), []
     checkpoint.save(tmp_path / "run" / "plain.pt", tiny.fresh_checkpoint(settings, step=7))
-    one = background(Telling(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32), tmp_path, lines)
+    one = background(Telling(settings, tiny.CPU, torch.float32), tmp_path, lines)
     one.start(tmp_path / "run" / "plain.pt", 7, 1.0)
     one.poll_results(wait=True)
     with kernels.plain():

@@ -219,7 +219,7 @@ def test_evaluate_writes_how_games_ended(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def matches_of(settings: Config) -> Matches:
-    return Matches(settings.game, settings.evaluation, settings.run.seed, torch.device("cpu"), torch.float32)
+    return Matches(settings, torch.device("cpu"), torch.float32)
 
 
 def test_a_run_checks_its_engines_at_the_start() -> None:

@@ -26,8 +26,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def matches(*overrides: str) -> Matches:
-    settings = tiny.config(*overrides)
-    return Matches(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32)
+    return Matches(tiny.config(*overrides), tiny.CPU, torch.float32)
 
 
 def beside(run: Matches, tmp_path: Path, lines: list[str]) -> BackgroundMatches:

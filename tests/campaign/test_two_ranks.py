@@ -46,8 +46,7 @@ def test_two_ranks_play_the_games_of_one(two: Path, capfd) -> None:
 
 def test_final_matches_are_those_of_one_process(two: Path) -> None:
     last = next(snapshots.starts(two / "tiny"))
-    settings = tiny.config("evaluation.games=3")
-    found = Matches(settings.game, settings.evaluation, settings.run.seed, tiny.CPU, torch.float32)
+    found = Matches(tiny.config("evaluation.games=3"), tiny.CPU, torch.float32)
     ((_, _, result, _),) = found.play(last, 6)
     assert pool.read(two / "tiny" / pool.FILE) == [pool.Meeting.of(result)]
 

@@ -67,12 +67,12 @@ def play_matches(settings: Config, path: Path, played: set[tuple[int, int, str]]
     """Yields the result of each match of a checkpoint that was not played before."""
     loaded, setup = checkpoint.load(path), cli.set_up(settings)
     missing = [name for name in settings.evaluation.opponents if (settings.run.seed, loaded.step, name) not in played]
-    evaluation = replace(settings.evaluation, opponents=missing)
-    matches = Matches(settings.game, evaluation, settings.run.seed, setup.device, setup.dtype)
+    settings = replace(settings, evaluation=replace(settings.evaluation, opponents=missing))
+    matches = Matches(settings, setup.device, setup.dtype)
     line = bench.describe_case("learn", settings.game.size, loaded.config.selfplay.slots, setup.device, setup.dtype)
     line |= {"step": loaded.step, "minutes": round(loaded.counters["seconds"] / 60, 2)}
     line |= {name: loaded.counters[name] for name in ("games", "samples", "simulations")}
-    for opponent, _, result, _ in matches.play(loaded, evaluation.games):
+    for opponent, _, result, _ in matches.play(loaded, settings.evaluation.games):
         low, high = result.interval
         scores = {"win_rate": result.win_rate, "low": low, "high": high, "mean_score": result.mean_score}
         yield line | {"size": result.rules.size, "opponent": opponent, "played": result.num_games} | scores

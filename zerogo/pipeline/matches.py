@@ -35,7 +35,7 @@ from zerogo import checkpoint, cli, kernels
 from zerogo.arena import MatchResult, MatchSettings, cap_for, play_match, pool, time_of_day
 from zerogo.arena.result import FORFEIT, rating_table, write_report
 from zerogo.checkpoint import Checkpoint
-from zerogo.config import EvaluationConfig, GameConfig, with_overrides
+from zerogo.config import Config, with_overrides
 from zerogo.errors import InputError
 from zerogo.pipeline.snapshots import RunState
 from zerogo.players import Player, close, plays_on
@@ -63,27 +63,20 @@ class Matches:
 
     settings: the config's section evaluation. An opponent that knows only some of the boards is met on those."""
 
-    def __init__(
-        self,
-        game: GameConfig,
-        settings: EvaluationConfig,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        earlier: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, config: Config, device: torch.device, dtype: torch.dtype, earlier: Sequence[str] = ()) -> None:
         """Raises InputError for an opponent that does not exist, before a run has spent its hours. earlier: opponents
         that the run has had, which may come back."""
-        self.game, self.settings, self.seed, self.device, self.dtype = game, settings, seed, device, dtype
+        self.game, self.settings, self.seed = config.game, config.evaluation, config.run.seed
+        self.device, self.dtype = device, dtype
         self.at_once: int | None = None  # see `MatchSettings`
         self.sizes_of: dict[str, list[int]] = {}
-        for spec in settings.opponents:
+        for spec in self.settings.opponents:
             try:
                 self.sizes_of[spec] = self._sizes_of(spec)
             except InputError:
                 if spec not in earlier:
                     raise
-                self.sizes_of[spec] = list(game.all_sizes)  # `play` says what is wrong
+                self.sizes_of[spec] = list(self.game.all_sizes)  # `play` says what is wrong
 
     def _sizes_of(self, spec: str) -> list[int]:
         """Returns on which boards an opponent is met. Raises InputError where there are none."""

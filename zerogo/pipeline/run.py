@@ -107,7 +107,7 @@ class Run:
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
         # Raises InputError at once for an opponent that does not exist.
         earlier = () if start is None else start.config.evaluation.opponents
-        self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype, earlier)
+        self.matches = Matches(config, self.device, self.dtype, earlier)
         self.config = config
         self.config, why = limits.pick_slots(config, start and start.config, self._evaluator, self.device)
         if self.config.selfplay.slots != config.selfplay.slots:  # `limits.plan` did not know the number
