@@ -134,7 +134,7 @@ CASES = [
 
 def played(settings: Config, device: torch.device, number: int) -> tuple[dict[int, tuple], dict[int, tuple], SelfPlay]:
     """Returns the moves of games by their numbers, what is learned of them, and who has played them."""
-    selfplay = SelfPlay(settings.game, settings.search, settings.selfplay, tiny.Table(), device, seed=2)
+    selfplay = SelfPlay(settings, tiny.Table(), device, seed=2)
     selfplay.resignation.threshold = -0.3
     found = selfplay.play(number)
     samples, learned = found.all_samples(), {}
@@ -184,11 +184,11 @@ def test_the_host_waits_once_in_a_move_and_once_for_ended_games(algorithm: str, 
     waits. Games that have ended are taken in while the device simulates, when the next ones are drawn, too."""
     words = f"search.algorithm={algorithm} selfplay.slots=3 selfplay.resign_share=0 selfplay.opening_plies=0.1".split()
     settings, kinds = tiny.config(*WORDS, *words), set()
-    search = dataclasses.replace(settings.search, cuda_graph=False)
+    settings = dataclasses.replace(settings, search=dataclasses.replace(settings.search, cuda_graph=False))
     waits, least, most = MOVES[algorithm, by]
     with nullcontext() if by == "triton" else kernels.plain():
         evaluator = network_evaluator(make_encoder("zero17", True), CUDA)
-        selfplay = SelfPlay(settings.game, search, settings.selfplay, evaluator, CUDA, seed=1)
+        selfplay = SelfPlay(settings, evaluator, CUDA, seed=1)
         for _ in range(3):
             collected = SelfPlayResult()
             with seen() as simulations:

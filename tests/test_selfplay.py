@@ -314,8 +314,9 @@ def pretended(monkeypatch, request) -> list[int]:
         work()
         return 1e6 * size / (15 + size)
 
-    def simulated(game, search, settings, evaluator, device) -> float:
-        return 1e6 * settings.slots * search.leaves / (moves + settings.slots * search.leaves)
+    def simulated(settings: Config, *_: object) -> float:
+        size = settings.selfplay.slots * settings.search.leaves
+        return 1e6 * size / (moves + size)
 
     moves = getattr(request, "param", 15)
     monkeypatch.setattr(tuning, "speed", speed)
@@ -324,10 +325,8 @@ def pretended(monkeypatch, request) -> list[int]:
 
 
 def fitted(*overrides: str, most_games: int = limits.MOST_GAMES) -> tuple[int, int, str]:
-    settings = tiny.config(*overrides)
-    sections = settings.game, settings.search, settings.selfplay
-    search, selfplay, why = limits.fit_to_device(*sections, tiny.Table(), tiny.CPU, most_games)
-    return selfplay.slots, search.leaves, why
+    fitted, why = limits.fit_to_device(tiny.config(*overrides), tiny.Table(), tiny.CPU, most_games)
+    return fitted.selfplay.slots, fitted.search.leaves, why
 
 
 @pytest.mark.parametrize(("words", "most_games", "games", "leaves"), tables("tuning")["games and leaves"])
@@ -363,8 +362,7 @@ def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:
     settings, ended = tiny.config("game.size=3", "selfplay.slots=4", "selfplay.full_simulations=2"), []
     play = SelfPlay.play
     monkeypatch.setattr(SelfPlay, "play", lambda *given: ended.append(play(*given)) or ended[-1])
-    sections = settings.game, settings.search, settings.selfplay
-    assert limits.measure_moves(*sections, tiny.Table(), tiny.CPU) > 0
+    assert limits.measure_moves(settings, tiny.Table(), tiny.CPU) > 0
     assert ended[0].moves == 4 and {1, 2} <= set(ended[0].lengths + ended[1].lengths)
 
 
@@ -374,27 +372,27 @@ def test_memory_is_that_of_the_games(monkeypatch) -> None:
     selfplay = tiny.self_play(settings, tiny.Table(), 1)
     tree, records = selfplay.search_state.tree, selfplay.recorder.tables.values()
     of_games = 50 * tree.num_nodes * tree.bytes_per_node + sum(table.nbytes for table in records)
-    alone = settings.game, settings.search, settings.selfplay
-    assert limits.bytes_of_game(*alone) == (tree.bytes_per_node, of_games // 50)
+    assert limits.bytes_of_game(settings) == (tree.bytes_per_node, of_games // 50)
     monkeypatch.setattr(runtime, "free_bytes", lambda device: int(of_games * 20 / limits.MEMORY_SHARE))
-    assert limits._games_in_memory(*alone, tiny.CPU) == 1000
+    assert limits._games_in_memory(settings, tiny.CPU) == 1000
     monkeypatch.setattr(limits, "PROCESS_BYTES", int(of_games * 2 / limits.MEMORY_SHARE))
     matches = config.EvaluationConfig(games=2, simulations=tree.num_nodes)
-    assert 895 <= limits._games_in_memory(*alone, tiny.CPU, matches) <= 900  # 100 for the process, some four trees
-    assert limits._games_in_memory(*alone, tiny.CPU, dataclasses.replace(matches, every_minutes=0)) == 1000
+    with_matches = dataclasses.replace(settings, evaluation=matches)
+    assert 895 <= limits._games_in_memory(with_matches, tiny.CPU, True) <= 900  # 100 for the process, some four trees
+    assert limits._games_in_memory(with_matches, tiny.CPU) == limits._games_in_memory(settings, tiny.CPU, True) == 1000
     monkeypatch.setattr(limits, "PROCESS_BYTES", 2**60)
-    assert limits._games_in_memory(*alone, tiny.CPU, matches) == 0
+    assert limits._games_in_memory(with_matches, tiny.CPU, True) == 0
     monkeypatch.setattr("zerogo.system.distributed.local_rank_and_size", lambda: (1, 4))
-    assert limits._games_in_memory(*alone, tiny.CPU) == 250
+    assert limits._games_in_memory(settings, tiny.CPU) == 250
     monkeypatch.setattr(runtime, "free_bytes", lambda device: None)
-    assert limits._games_in_memory(*alone, tiny.CPU) == limits.MOST_GAMES
+    assert limits._games_in_memory(settings, tiny.CPU) == limits.MOST_GAMES
 
 
 def test_a_run_keeps_what_it_has_chosen(pretended: list[int], tmp_path: Path, monkeypatch, capsys) -> None:
     """The numbers of games and leaves, and the precision; the start tries playouts if final matches need them."""
     asked, matches = [], ("pipeline.final_matches=true", "evaluation.opponents=['mcts:2']")
     monkeypatch.setattr(tuning, "pick_proven_dtype", lambda *values: asked.append(values[2:]) or torch.float32)
-    monkeypatch.setattr(limits, "_games_in_memory", lambda *_: 9)
+    monkeypatch.setattr(limits, "_games_in_memory", lambda *_, **__: 9)
     words = (f"run.directory={tmp_path}", *AUTO[:2], "run.precision=auto", "pipeline.iterations=1")
     train(tiny.config(*words))
     said = capsys.readouterr().out

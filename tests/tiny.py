@@ -70,7 +70,7 @@ def fresh_checkpoint(settings: Config, step: int = 1) -> Checkpoint:
 
 def self_play(settings: Config, evaluator: object, seed: int, first_game: int = 0) -> SelfPlay:
     """Returns self-play on the CPU as the config has it."""
-    return SelfPlay(settings.game, settings.search, settings.selfplay, evaluator, CPU, seed, first_game)
+    return SelfPlay(settings, evaluator, CPU, seed, first_game)
 
 
 def samples_of(state: board.State, seed: int, **fields: Tensor) -> Samples:

@@ -404,8 +404,8 @@ def run_selfplay(args: argparse.Namespace) -> None:
     for size, batch in bench.sizes_and_batches(args):
         setup = NetworkSetup(args, size, batch)
         settings = SelfplayConfig(slots=batch, full_simulations=args.sims, sgf_share=0.0)
-        sections = (GameConfig(size=size), SearchConfig(args.algorithm), settings)
-        selfplay = SelfPlay(*sections, setup.evaluator, setup.device, seed=1)
+        config = Config(game=GameConfig(size=size), search=SearchConfig(args.algorithm), selfplay=settings)
+        selfplay = SelfPlay(config, setup.evaluator, setup.device, seed=1)
         selfplay.play(batch)  # the games that begin together end together; after that they are spread
 
         works = {"network": setup.evals_per_second, "games": partial(_play_together, selfplay, max(1, batch // 2))}

@@ -380,14 +380,11 @@ class Actor:
         config, setup = self.config, cli.set_up(self.config)
         self.evaluator, first = evaluator_for(setup, newest), 0 if self._of is None else self.selfplay.next_game
         self.about = {"run": run, "encoder": newest.encoder().name}
-        sections = config.game, config.search, config.selfplay
-        search, settings, why = limits.fit_to_device(
-            *sections, self.evaluator, setup.device, cap=limits.most_at_once(config)
-        )
+        fitted, why = limits.fit_to_device(config, self.evaluator, setup.device, cap=limits.most_at_once(config))
         seed = int(rng.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
-        self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
+        self.selfplay = SelfPlay(fitted, self.evaluator, setup.device, seed, first)
         machine = f"{device_name(setup.device)}, {kernels.in_use(setup.device)}"
-        plays = f"self-play: {why or f'{settings.slots:,} games at once'}"
+        plays = f"self-play: {why or f'{fitted.selfplay.slots:,} games at once'}"
         self.signals.log(f"{self.directory}: actor {self.name} plays on {machine}\n{plays}")
 
     def _write(self) -> None:
@@ -441,17 +438,17 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     games = max(1, distributed.local_count(whole.slots)) if whole.slots else 0
     alone = {"slots": min(games, share), "sgf_share": 1.0, "simulations_schedule": ()}
     settings = replace(whole, **alone, full_simulations=whole.full_at(1.0))
-    search, settings, why = limits.fit_to_device(config.game, config.search, settings, evaluator, device, share)
+    fitted, why = limits.fit_to_device(replace(config, selfplay=settings), evaluator, device, share)
     numbers = {"first_game": distributed.rank(), "stride": distributed.world_size()}
-    selfplay = SelfPlay(config.game, search, settings, evaluator, device, config.run.seed, **numbers)
+    selfplay = SelfPlay(fitted, evaluator, device, config.run.seed, **numbers)
     selfplay.set_network(evaluator, checkpoint.step)
     out_dir = out_dir or distributed.broadcast_from_rank0(make_output_folder, "selfplay")
     make_directory(out_dir / "samples")
     machine = f"{device_name(device)}, {kernels.in_use(device)}"
     line = f"{out_dir}: {num_games} games of {checkpoint.source} on {machine}" + (f"\nself-play: {why}" if why else "")
     if distributed.is_rank0():
-        whole = replace(settings, slots=settings.slots * distributed.world_size())
-        replace(config, search=search, selfplay=whole).dump(out_dir / "config.yaml")
+        whole = replace(fitted.selfplay, slots=fitted.selfplay.slots * distributed.world_size())
+        replace(fitted, selfplay=whole).dump(out_dir / "config.yaml")
         print(line)
     finished = written = 0
     # Shares may take different times, through which those that are over wait.

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from zerogo import board, checkpoint, kernels, tuning
-from zerogo.config import Config, EvaluationConfig, GameConfig, SearchConfig, SelfplayConfig
+from zerogo.config import Config, GameConfig
 from zerogo.config.sections import ALL_SAMPLES
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
@@ -122,10 +122,9 @@ def memory(config: Config, device: torch.device, processes: int = 0) -> dict[str
     side = config.game.largest_size
     record, is_on_host = record_layout(side)[1] * 8, device_for(config.replay, side, device).type == "cpu"
     games = config.selfplay.slots if config.pipeline.plays else 1
-    bytes_per_game = bytes_of_game(config.game, config.search, config.selfplay)[1]
     return {  # each rank has all samples
         "replay.capacity": config.replay.capacity * record * (GROWS * here if is_on_host else 1.0),
-        "selfplay.slots": float(games * bytes_per_game) * on_device / world,
+        "selfplay.slots": float(games * bytes_of_game(config)[1]) * on_device / world,
         "network": float(on_device * (LEARNING + PLAYER * bool(config.evaluation.gate)) * _network(config)),
     }
 
@@ -241,47 +240,41 @@ def _time_of(path: Path) -> float:
 
 
 def fit_to_device(
-    game: GameConfig,
-    search: SearchConfig,
-    settings: SelfplayConfig,
-    evaluator: Evaluator,
-    device: torch.device,
-    most_games: int = MOST_GAMES,
-    matches: EvaluationConfig | None = None,
-    cap: int = MOST_GAMES,
-) -> tuple[SearchConfig, SelfplayConfig, str]:
-    """Returns the sections search and selfplay with numbers in place of selfplay.slots 0 and search.leaves 0, and why
-    these; "" where both are set.
+    config: Config, evaluator: Evaluator, device: torch.device, most_games: int = MOST_GAMES, cap: int = MOST_GAMES
+) -> tuple[Config, str]:
+    """Returns the config with numbers in place of selfplay.slots 0 and search.leaves 0, and why these; "" where both
+    are set.
 
     The evaluator is timed on positions of random games in growing batches, then whole moves in half the batch that it
     takes and in larger ones, as the cost of a move beside the network comes once for all games. most_games: the largest
-    number of any use. matches: settings of the background matches, which need memory, too. cap: more games are not
-    wanted, and where memory has room for so many no search takes several leaves in a step in their place."""
+    number of any use. cap: more games are not wanted, and where memory has room for so many no search takes several
+    leaves in a step in their place."""
+    search, settings = config.search, config.selfplay
     games, leaves = settings.slots, search.leaves
     if games and leaves:
-        return search, settings, ""
+        return config, ""
     if not games:
-        most_games = max(1, min(most_games, _games_in_memory(game, search, settings, device, matches)))
+        most_games = max(1, min(most_games, _games_in_memory(config, device)))
         leaves, most_games = leaves or int(most_games >= cap), min(most_games, cap)
     # Few leaves of a search with few simulations.
     fewest = settings.all_simulations[0]
     most_games, most_leaves = games or most_games, leaves or max(1, fewest // SIMULATIONS_A_LEAF)
     turned, limit = evaluator.with_symmetries(search.symmetry_leaf), most_games * most_leaves
 
-    def _sections(size: int) -> tuple[SearchConfig, SelfplayConfig]:
+    def _sized(size: int) -> Config:
         many = games or max(1, min(most_games, size // (leaves or 1)))
         several = leaves or min(most_leaves, max(1, size // many))
-        return replace(search, leaves=several), replace(settings, slots=many)
+        return replace(config, search=replace(search, leaves=several), selfplay=replace(settings, slots=many))
 
-    evaluated = _time_evaluations(turned, _random_positions(game, device), limit, search.cuda_graph)
+    evaluated = _time_evaluations(turned, _random_positions(config.game, device), limit, search.cuda_graph)
     least, longest = max(1, evaluated.size // 2), LONGEST_MOVE / fewest
     whole = tuning.find_batch(
-        lambda size: measure_moves(game, *_sections(size), evaluator, device), limit, least, patience=1, longest=longest
+        lambda size: measure_moves(_sized(size), evaluator, device), limit, least, patience=1, longest=longest
     )
-    search, settings = _sections(whole.size)
-    words = f"{settings.slots:,} games at once"
-    words += f", {search.leaves} leaves of each tree in a step" if search.leaves > 1 else ""
-    return search, settings, f"{words}: {whole.why('simulations/s of whole moves in batches')}; {evaluated.why()}"
+    fitted = _sized(whole.size)
+    words = f"{fitted.selfplay.slots:,} games at once"
+    words += f", {fitted.search.leaves} leaves of each tree in a step" if fitted.search.leaves > 1 else ""
+    return fitted, f"{words}: {whole.why('simulations/s of whole moves in batches')}; {evaluated.why()}"
 
 
 def most_at_once(config: Config) -> int:
@@ -300,20 +293,19 @@ def pick_slots(
         settings = replace(settings, slots=settings.slots or before.selfplay.slots)
     if not config.pipeline.plays:  # actors find out for themselves
         return config, ""
-    local = replace(settings, slots=distributed.local_count(settings.slots))
+    share = replace(settings, slots=distributed.local_count(settings.slots))
+    local = replace(config, search=search, selfplay=share)
     cap = max(1, distributed.local_count(most_at_once(config)))
-    arguments = config.game, search, local, evaluator(), device, MOST_GAMES, config.evaluation, cap
-    search, alone, why = distributed.broadcast_from_rank0(lambda: fit_to_device(*arguments))
-    settings = replace(settings, slots=settings.slots or alone.slots * distributed.world_size())
-    return replace(config, search=search, selfplay=settings), why
+    arguments = local, evaluator(), device, _games_in_memory(local, device, has_matches=True), cap
+    fitted, why = distributed.broadcast_from_rank0(lambda: fit_to_device(*arguments))
+    settings = replace(settings, slots=settings.slots or fitted.selfplay.slots * distributed.world_size())
+    return replace(config, search=fitted.search, selfplay=settings), why
 
 
-def measure_moves(
-    game: GameConfig, search: SearchConfig, settings: SelfplayConfig, evaluator: Evaluator, device: torch.device
-) -> float:
+def measure_moves(config: Config, evaluator: Evaluator, device: torch.device) -> float:
     """Returns the simulations a second of whole moves. Games get different move caps, so that some end at each move, as
     in a run."""
-    playing = SelfPlay(game, search, settings, evaluator, device, seed=0)
+    playing = SelfPlay(config, evaluator, device, seed=0)
     plies = int(2 * PLIES_A_POINT * playing.states.board_size**2) + 1
     cap = torch.minimum(1 + playing.all_games % plies, playing.states.cap).to(playing.states.cap.dtype)
     playing.states = replace(playing.states, cap=cap)
@@ -347,28 +339,22 @@ def _time_evaluations(evaluator: Evaluator, states: board.State, limit: int, has
     return tuning.find_batch(_rate, limit, LEAST_TIMED)
 
 
-def bytes_of_game(game: GameConfig, search: SearchConfig, settings: SelfplayConfig) -> tuple[int, int]:
+def bytes_of_game(config: Config) -> tuple[int, int]:
     """Returns the bytes of a tree's node, and of a game in flight: its tree and its record."""
-    side, meta = game.largest_size, torch.device("meta")
-    nodes = (2 if search.keep_tree else 1) * settings.all_simulations[-1] + 2  # as in `Search.init`
+    game, side, meta = config.game, config.game.largest_size, torch.device("meta")
+    nodes = (2 if config.search.keep_tree else 1) * config.selfplay.all_simulations[-1] + 2  # as in `Search.init`
     tree = Tree.empty(1, nodes, side * side + 1, 3 * side + WORDS_AFTER_ROWS, meta)
     records = Recorder.empty(1, max(map(game.plies, game.all_sizes)), side, meta).tables.values()
     return tree.bytes_per_node, nodes * tree.bytes_per_node + sum(table.nbytes for table in records)
 
 
-def _games_in_memory(
-    game: GameConfig,
-    search: SearchConfig,
-    settings: SelfplayConfig,
-    device: torch.device,
-    matches: EvaluationConfig | None = None,
-) -> int:
-    """Returns for how many games there is memory, MOST_GAMES if unknown. The memory of background matches is left free:
-    a process, and a tree for each player of all their games."""
+def _games_in_memory(config: Config, device: torch.device, has_matches: bool = False) -> int:
+    """Returns for how many games there is memory, MOST_GAMES if unknown. has_matches: whether the memory of background
+    matches is left free: a process, and a tree for each player of all their games."""
     if (free := runtime.free_bytes(device)) is None:
         return MOST_GAMES
-    bytes_per_node, bytes_per_game = bytes_of_game(game, search, settings)
-    if matches is not None and (matches.every_minutes or matches.every_iterations):
+    (bytes_per_node, bytes_per_game), matches = bytes_of_game(config), config.evaluation
+    if has_matches and (matches.every_minutes or matches.every_iterations):
         free -= PROCESS_BYTES + 2 * matches.games * matches.simulations * bytes_per_node
     ranks = distributed.local_rank_and_size()[1] if device.type == "cpu" else 1  # they share the rest
     return max(0, int(MEMORY_SHARE * free)) // (ranks * bytes_per_game)

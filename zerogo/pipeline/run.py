@@ -214,14 +214,14 @@ class Run:
 
     def _new_selfplay(self, first: int) -> SelfPlay:
         config, (evaluator, step) = self.config, self._player()
-        settings = replace(config.selfplay, slots=distributed.local_count(config.selfplay.slots))
-        sections = config.game, config.search, settings
+        slots, search = distributed.local_count(config.selfplay.slots), config.search
         if not config.pipeline.plays:  # only its game numbers are used
-            sections = config.game, replace(config.search, leaves=1), replace(config.selfplay, slots=1)
+            slots, search = 1, replace(search, leaves=1)
+        local = replace(config, search=search, selfplay=replace(config.selfplay, slots=slots))
         # Rank r numbers its games r, r + W, …, so no two ranks share a number, even if one starts new games.
         world = distributed.world_size()
         numbers = {"first_game": -(-first // world) * world + distributed.rank(), "stride": world}
-        selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, progress=self._progress(), **numbers)
+        selfplay = SelfPlay(local, evaluator, self.device, config.run.seed, progress=self._progress(), **numbers)
         # Samples of step 0 count as those of a random player. Weights of another run are trained: step 1 at least.
         selfplay.set_network(evaluator, max(step, bool(config.run.start_from)))
         return selfplay

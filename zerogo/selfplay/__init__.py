@@ -15,7 +15,7 @@ from zerogo import board, scoring
 from zerogo.board import links_of, rng
 from zerogo.board.flood import host_read_is_free
 from zerogo.board.rng import Purpose
-from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
+from zerogo.config import Config
 from zerogo.evaluator import Evaluator
 from zerogo.kernels import copies
 from zerogo.rules import coords, own_actions
@@ -98,16 +98,14 @@ class Readback(TensorFields):
 class SelfPlay:
     """B games played by one network against itself.
 
-    game, search, settings: the config's sections game, search and selfplay. The seed and the number of a game decide
-    every random draw of that game, the size of its board included; N is the side of the largest board. first_game: the
-    number of the first game; every number is used once. progress: see `set_progress`. stride: from one number to the
-    next; other ranks use those between. In all methods game_index is int64 [K], ascending: some of the B games."""
+    config: its sections game, search and selfplay count. The seed and the number of a game decide every random draw of
+    that game, the size of its board included; N is the side of the largest board. first_game: the number of the first
+    game; every number is used once. progress: see `set_progress`. stride: from one number to the next; other ranks use
+    those between. In all methods game_index is int64 [K], ascending: some of the B games."""
 
     def __init__(
         self,
-        game: GameConfig,
-        search: SearchConfig,
-        settings: SelfplayConfig,
+        config: Config,
         evaluator: Evaluator,
         device: torch.device,
         seed: int,
@@ -115,10 +113,11 @@ class SelfPlay:
         progress: float = 0.0,
         stride: int = 1,
     ) -> None:
-        self.game, self.settings, self.seed, self.device = game, settings, seed, device
+        self.game, self.settings, self.seed, self.device = config.game, config.selfplay, seed, device
+        game, settings = self.game, self.settings
         self.max_plies = max(game.plies(size) for size in game.all_sizes)
         self.next_game, self.stride = first_game, stride
-        self.search = Search(evaluator, search)
+        self.search = Search(evaluator, config.search)
         self.set_network(evaluator, 0)
         self.resignation = Resignation(FALSE_POSITIVE, settings.resign_min_ply)
         self.num_games = settings.slots
