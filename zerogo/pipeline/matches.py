@@ -128,18 +128,12 @@ class Matches:
             results.append(result)
             numbers |= of_match
             on_rank0(pool.add, directory / pool.FILE, result)
-        on_rank0(self._report, results, numbers, checkpoint, telemetry, directory)
+        if distributed.is_rank0():
+            telemetry.scalars(checkpoint.step, numbers | self._report(results, checkpoint, directory))
 
-    def _report(
-        self,
-        results: Sequence[MatchResult],
-        numbers: dict[str, float],
-        checkpoint: Checkpoint,
-        telemetry: Telemetry,
-        directory: Path,
-    ) -> None:
-        """Charts the numbers and ratings of final matches, and writes a report for each board."""
-        game = self.game
+    def _report(self, results: Sequence[MatchResult], checkpoint: Checkpoint, directory: Path) -> dict[str, float]:
+        """Writes a report of final matches for each board, and returns the charts' numbers of the ratings, by tag."""
+        game, numbers = self.game, dict[str, float]()
         for size in game.all_sizes:
             if here := [result for result in results if result.rules.size == size]:
                 met, paired = pool.read(directory / pool.FILE), [result for result in here if result.is_paired]
@@ -148,7 +142,7 @@ class Matches:
                 folder = directory / f"{size}x{size}" if game.sizes else directory
                 ratings = rating_table(names, paired) if paired else []
                 print(f"  {write_report(folder, here, names, ratings, checkpoint.config.to_dict())} shows them")
-        telemetry.scalars(checkpoint.step, numbers)
+        return numbers
 
     def play(
         self, checkpoint: Checkpoint, num_games: int, warn: Callable[[str], None] = warnings.warn
