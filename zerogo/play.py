@@ -105,6 +105,7 @@ def result_text(result: str) -> str:
     return f"{won} wins, {lost} has resigned" if how == "R" else f"{won} wins by {how} points"
 
 
+@dataclass(eq=False)
 class TerminalGame:
     """One game in the terminal, until its end or until a person leaves.
 
@@ -113,21 +114,18 @@ class TerminalGame:
     that gives hints and judges dead stones, when it is needed. ask: shows a prompt and returns the typed line; raises
     EOFError at the end of the input. say: shows lines."""
 
-    def __init__(
-        self,
-        game: LiveGame,
-        names: dict[Colour, str],
-        path: Path | None,
-        bots: dict[Colour, Engine | None],
-        make_adviser: Callable[[], Engine],
-        style: TextStyle,
-        ask: Callable[[str], str],
-        say: Callable[[str], None],
-    ) -> None:
-        self.game, self.names, self.path, self.bots, self.style = game, names, path, bots, style
-        self.ask, self.say = ask, say
-        self._saved = self._contents if path is not None and path.exists() else None
-        self._adviser = cache(make_adviser)
+    game: LiveGame
+    names: dict[Colour, str]
+    path: Path | None
+    bots: dict[Colour, Engine | None]
+    make_adviser: Callable[[], Engine]
+    style: TextStyle
+    ask: Callable[[str], str]
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self._saved = self._contents if self.path is not None and self.path.exists() else None
+        self._adviser = cache(self.make_adviser)
         self._commands: dict[str, Callable[[str], None]] = {
             "pass": lambda words: self._play("pass"), "undo": self._undo, "hint": self._hint, "score": self._score,
             "resign": self._resign, "board": self._show, "save": self._save, "help": lambda words: self.say(HELP),
