@@ -49,7 +49,7 @@ def _can_fuse_relu(channels: tuple[int, int], kernel: int, size: int, dtype: tor
         raise
     except RuntimeError:  # there is none for this type, or none in this build
         return False
-    return all(torch.allclose(found, torch.relu(sums), atol=0.1) for found, sums in pairs)
+    return all(torch.allclose(finished, torch.relu(sums), atol=0.1) for finished, sums in pairs)
 
 
 class FusedConv(nn.Module):
