@@ -15,7 +15,7 @@ import searches
 import torch
 from boards import after_random_moves
 from implementations import doing
-from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums
+from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums, searched
 from torch import Tensor
 
 from zerogo import board
@@ -23,7 +23,7 @@ from zerogo.board import rng
 from zerogo.config import SearchConfig
 from zerogo.evaluator import Evaluation
 from zerogo.rules import Rules
-from zerogo.search import Search, SearchState, graph, sample_moves
+from zerogo.search import Search, graph, sample_moves
 from zerogo.search.tree import ROOT
 from zerogo.system import runtime
 
@@ -62,8 +62,7 @@ def test_leaves_are_shown_as_played_games_would_be(way: str, use: Callable[[str]
             return super().__call__(leaves, legal, key)
 
     made = Search(Watching(), dataclasses.replace(PUCT, c_puct=0.3))
-    search_state = made.init(state, 40)
-    made.begin(search_state, torch.arange(6), 40, seed=1)
+    search_state = searched(made, state, torch.full((6,), 40), steps=0)
     for _ in range(40):
         tree, sizes, place = search_state.tree, search_state.tree.size.tolist(), 0
         shown.clear()
@@ -114,6 +113,7 @@ def test_moves_are_drawn_in_proportion_to_the_power() -> None:
 
 
 BUDGETS = [0, 1, 5, 24, 17, 39, 40, 30]
+TWENTY = torch.full((3,), 20)  # simulations of each of three games
 
 
 @ALL
@@ -158,16 +158,10 @@ def start() -> board.State:
     return after_random_moves([Rules(size=4, komi=0.5)] * 3, 4)
 
 
-def begun(made: Search, state: board.State, budget: int = 20) -> SearchState:
-    search_state = made.init(state, budget)
-    made.begin(search_state, torch.arange(3), budget, seed=1)
-    return search_state
-
-
 def test_is_captured_anew_where_it_must_be(captured: list) -> None:
     state = start()
     made = Search(TableEvaluator(), PUCT)
-    search_state = begun(made, state)
+    search_state = searched(made, state, TWENTY, steps=0)
     steps = graph.WARM_UP + 1
 
     def goes_on(number: int) -> int:
@@ -205,18 +199,14 @@ def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyP
         made.reset_trees(search_state, torch.arange(3), state)
         made.run(state, 5, seed=turn, search_state=search_state)
         assert len(captured) == number
-    search_state = begun(made, state)
-    for _ in range(graph.WARM_UP + 1):
-        made.simulate(search_state)
+    searched(made, state, TWENTY, steps=graph.WARM_UP + 1)
     assert len(captured) == 3
 
 
 def test_root_states_are_copied_into_all_slots(captured: list) -> None:
     state = after_random_moves([Rules(4, superko="positional"), Rules(3, superko="situational"), Rules(4)], 4)
     made = Search(TableEvaluator(), dataclasses.replace(PUCT, leaves=3))
-    search_state = begun(made, state)
-    for _ in range(graph.WARM_UP):
-        made.simulate(search_state)
+    search_state = searched(made, state, TWENTY, steps=graph.WARM_UP)
     after = board.step(state, torch.full((3,), 16))
     as_before = dataclasses.replace(after, seen=after.seen[:, : state.seen.shape[1]], links=state.links + 1)
     made.reset_trees(search_state, torch.arange(3), as_before)

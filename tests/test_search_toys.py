@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import toys
-from searches import BOTH, GUMBEL, PUCT, check_links, nodes_of
+from searches import BOTH, GUMBEL, PUCT, check_links, nodes_of, searched
 from tables import tables
 from toys import GAMES, Toy
 
@@ -325,11 +325,8 @@ def test_a_tree_that_would_overflow_is_dropped_and_counted(way: str, use: Callab
     toy = toys.tic_tac_toe()
     made = search(toy, PUCT, exact=False)
     search_state = made.init(toy.new([0, 0]), 20)
-    games = torch.arange(2)
     for turn, (budget, overflows, visits) in enumerate([(20, 0, 21), (19, 0, 40), ([2, 1], 1, [3, 41])]):
-        made.begin(search_state, games, torch.tensor(budget).expand(2), seed=turn)
-        for _ in range(20):
-            made.simulate(search_state)
+        searched(made, None, torch.tensor(budget).expand(2), search_state, seed=turn, steps=20)
         assert int(search_state.overflowed) == overflows
         assert search_state.tree.visits[:, ROOT].tolist() == (visits if isinstance(visits, list) else [visits] * 2)
 
