@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ def _call(call: bytes) -> dict[int, dict[str, dict[str, int]]]:
     try:
         for architecture in ARCHITECTURES:
             used[architecture] = {}
-            driver.set_active(_AbsentDevice(architecture))
+            driver.set_active(_absent_device(architecture))
             function(*arguments)
     except Exception as error:
         raise RuntimeError(f"{type(error).__name__}: {error}") from None  # Triton's own can't be sent
@@ -79,22 +80,14 @@ def _call(call: bytes) -> dict[int, dict[str, dict[str, int]]]:
     return used
 
 
-class _AbsentDevice:
-    """What Triton asks of a driver until it launches."""
+def _absent_device(architecture: int) -> SimpleNamespace:
+    """Returns what Triton asks of a driver until it launches; it remembers kernels by device."""
+    from triton.backends.compiler import GPUTarget
 
-    def __init__(self, architecture: int):
-        self.architecture = architecture
-
-    def get_current_device(self) -> int:
-        return self.architecture  # kernels are remembered by device
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-    def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", self.architecture, 32)
+    target = GPUTarget("cuda", architecture, 32)
+    return SimpleNamespace(
+        get_current_device=lambda: architecture, get_current_stream=lambda device: 0, get_current_target=lambda: target
+    )
 
 
 def _resources(cubin: bytes) -> dict[str, int]:
