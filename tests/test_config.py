@@ -29,10 +29,10 @@ def value(key: str, *overrides: str) -> Any:
     return getattr(getattr(load(None, overrides), section), name)
 
 
-def complaint(*overrides: str) -> str:
-    """Returns the sentence that these overrides earn."""
+def complaint(*overrides: str, path: Path | None = None) -> str:
+    """Returns the sentence that a config file, or the usual settings, and these overrides earn."""
     with pytest.raises(InputError) as caught:
-        load(None, overrides)
+        load(path, overrides)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -41,10 +41,7 @@ def file_complaint(tmp_path: Path, text: str | bytes) -> str:
     """Returns the sentence that a config file earns, without the folder's name."""
     path = tmp_path / "bad.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(InputError) as caught:
-        load(path)
-    assert "\n" not in str(caught.value)
-    return re.sub(r"\S*/bad\.yaml", "bad.yaml", str(caught.value))  # a long path is quoted in part
+    return re.sub(r"\S*/bad\.yaml", "bad.yaml", complaint(path=path))  # a long path is quoted in part
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
