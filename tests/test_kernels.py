@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -28,14 +29,11 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Forgets what is known of the compilers, before and after."""
+def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forgets what is known of the compilers, for a test."""
     monkeypatch.setattr(kernels, "_only", None)
     for function in (kernels._obstacle, kernels._module):
-        function.cache_clear()
-    yield
-    for function in (kernels._obstacle, kernels._module):
-        function.cache_clear()
+        monkeypatch.setattr(kernels, function.__name__, cache(function.__wrapped__))
 
 
 def pretend(monkeypatch, capability: tuple[int, int] = (9, 0), error: Exception | None = None) -> list[str]:
