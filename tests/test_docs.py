@@ -160,15 +160,11 @@ def test_links_resolve(page: Path) -> None:
 
 
 @cache
-def help_texts() -> str:
-    """Returns the help of every command, one after the other."""
+def options() -> set[str]:
+    """Returns the options of every command, as its help has them."""
     benches = re.search(r"\{([\w,]+)\}", help_of(["bench"]))[1].split(",")
     words = [[name] for name in __main__.COMMANDS] + [["bench", name] for name in benches]
-    return "".join(map(help_of, words))
-
-
-def options() -> set[str]:
-    return set(re.findall(r"--[a-z][\w-]*", help_texts()))
+    return set(re.findall(r"--[a-z][\w-]*", "".join(map(help_of, words))))
 
 
 def help_of(words: list[str]) -> str:

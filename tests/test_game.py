@@ -82,13 +82,9 @@ def test_on_1x1_there_is_one_game(superko: str) -> None:
     assert game.play(PASS).play(PASS).area_score_black() == 0.0
 
 
-def sgfmill_stones(board: SgfmillBoard) -> list[list[int]]:
-    colours = {None: 0, "b": 1, "w": 2}
-    return [[colours[board.get(row, column)] for column in range(board.side)] for row in reversed(range(board.side))]
-
-
 @pytest.mark.parametrize("size, num_games", {2: 20, 3: 15, 4: 10, 5: 6, 6: 3, 7: 3, 9: 2, 13: 1, 19: 1}.items())
 def test_random_games_agree_with_sgfmill(size: int, num_games: int) -> None:
+    colours, from_below = {None: 0, "b": 1, "w": 2}, range(size - 1, -1, -1)  # sgfmill counts rows from the bottom
     kinds = (("positional", False), ("situational", True), ("simple", False))[: 3 if size < 13 else 1]
     for number in range(num_games):
         for superko, suicide in kinds:
@@ -105,7 +101,8 @@ def test_random_games_agree_with_sgfmill(size: int, num_games: int) -> None:
                     assert (None if ko is None else Point(size - 1 - ko[0], ko[1])) == game.ko
                     placed[player] += 1
                 found = game.stones()
-                assert sgfmill_stones(board) == found and before.stones() == stones
+                assert [[colours[board.get(row, k)] for k in range(size)] for row in from_below] == found
+                assert before.stones() == stones
                 for colour in Colour:  # captures are those of the other
                     left = sum(row.count(colour.value) for row in found)
                     assert game.captures[colour.other] == placed[colour] - left

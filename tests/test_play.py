@@ -56,13 +56,6 @@ class ScriptedBot:
         return Choice(None if move is None else coords.from_gtp(move, 5), analysis())
 
 
-class NoAdviser(Engine):
-    """Knows nothing beyond what is pass-alive."""
-
-    def think(self, player: Colour) -> Analysis:
-        return analysis()
-
-
 def talked(lines: list[str], white: object = None, path: Path | None = None) -> tuple[LiveGame, list[str], str]:
     """Returns the game on 5x5, its moves as vertices and what stands on the screen after a conversation in which Black
     is a person; Ctrl-D ends it."""
@@ -76,7 +69,8 @@ def talked(lines: list[str], white: object = None, path: Path | None = None) -> 
         return line
 
     game, names = LiveGame(Rules(5)), {Colour.BLACK: "human", Colour.WHITE: "other"}
-    bots, adviser = {Colour.BLACK: None, Colour.WHITE: white}, NoAdviser("nobody", game)
+    bots, adviser = {Colour.BLACK: None, Colour.WHITE: white}, Engine("nobody", game)
+    adviser.think = lambda player: analysis()  # it knows nothing beyond what is pass-alive
     TerminalGame(game, names, path, bots, lambda: adviser, TextStyle(), ask, shown.append).run()
     return game, [coords.to_gtp(action, 5) for _, action in game.moves], "".join(f"{text}\n" for text in shown)
 
