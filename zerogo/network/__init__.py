@@ -22,12 +22,11 @@ from torch import Tensor, nn
 from zerogo import kernels
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError, quote
-from zerogo.network.fused import FusedConv, fast_relu, finish
+from zerogo.network.fused import FusedConv, fast_relu, finish, pad_inputs_, pad_planes
 
 OFF_BOARD_LOGIT = -5000.0  # finite, so that zero times it is zero in a cross-entropy
 READOUT_STD = 1e-3  # of the last layers: a fresh network is near uniform and near zero, but passes gradients
 POOLINGS = 3
-PADDED_TO = 32  # planes are padded to a multiple of this on CUDA: an H100 takes 57 µs for 32 planes, 500 for 17
 SCORE_SCALE = 20.0  # points per unit of output (KataGo)
 
 
@@ -108,7 +107,6 @@ def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False, is_signed: b
     scaled by the square of the side, as in KataGo's value head; these three determine the sum over a board of any size.
     is_signed: x may be negative."""
     num_games, channels, board_size, _ = x.shape
-    # A network's validation takes the kernel, too.
     is_plain = on_board is None and not x.requires_grad and x.is_contiguous(memory_format=torch.channels_last)
     if is_plain and (fast := kernels.module_for("epilogues", x.device)) is not None:
         return fast.pool(x, channels, None, by_area)
@@ -153,12 +151,8 @@ class Block(nn.Module):
         """Returns the block's output: [B, channels, N, N] -> the same shape."""
         if self.bias is None:
             return self.second(self.first(x, on_board), on_board, residual=x)
-        fast = kernels.module_for("epilogues", x.device) if isinstance(self.first, FusedConv) else None
-        if fast is not None and on_board is None:
-            y, bias = self.first.sums(x), self.first.conv.bias
-            board = self.bias(fast.pool(y, self.pooled, bias, by_area=False)).unsqueeze(-1).unsqueeze(-1)
-            y = fast.finish_(y, bias, board, None, relu=True)
-        else:
+        may_fuse = isinstance(self.first, FusedConv) and on_board is None
+        if not may_fuse or (y := self.first.with_pooled_bias(x, self.bias, self.pooled)) is None:
             y = self.first(x, on_board, relu=False)
             board = self.bias(pool(fast_relu(y[:, : self.pooled]), on_board)).to(y.dtype)
             y = finish(y + board.unsqueeze(-1).unsqueeze(-1), on_board, relu=True)
@@ -250,10 +244,8 @@ class Network(nn.Module):
             for name, layer in list(module.named_children()):
                 if isinstance(layer, ConvNorm):
                     conv = nn.utils.fusion.fuse_conv_bn_eval(layer.conv, layer.norm)
-                    if layer is playing.stem and device.type == "cuda":
-                        playing.padded_planes = -(-self.num_planes // PADDED_TO) * PADDED_TO
-                        conv.in_channels = playing.padded_planes
-                        conv.weight = nn.Parameter(_pad(conv.weight, playing.padded_planes), requires_grad=False)
+                    if layer is playing.stem:
+                        playing.padded_planes = pad_inputs_(conv, device)
                     setattr(module, name, FusedConv(conv, device, dtype, self.size))
         playing.map_readout.freeze_(dtype)
         playing.scalar_readout.freeze_(torch.float32)
@@ -281,7 +273,7 @@ class InferenceNetwork:
 
     @torch.inference_mode()
     def __call__(self, planes: Tensor, globals: Tensor, on_board: Tensor | None = None) -> dict[str, Tensor]:
-        planes = _pad(planes, self.padded_planes) if planes.shape[1] == self.num_planes else planes
+        planes = pad_planes(planes, self.padded_planes) if planes.shape[1] == self.num_planes else planes
         planes = planes.to(dtype=self.dtype, memory_format=torch.channels_last)
         return self.network(planes, globals, on_board)
 
@@ -316,12 +308,6 @@ def inference_copy(
     used, because it was slower on a CPU: 15.1 ms instead of 12.5 (2x32, 9x9, bf16, batch 256, one Zen 4 core)."""
     device = torch.device(device)
     return InferenceNetwork(network.playing_copy(device, dtype, heads), device, dtype)
-
-
-def _pad(planes: Tensor, number: int) -> Tensor:
-    """Adds planes of zeros: [..., C, N, N] -> [..., number, N, N]."""
-    more = number - planes.shape[-3]
-    return F.pad(planes, (0, 0, 0, 0, 0, more)) if more else planes
 
 
 def _keep_heads_(network: Network, heads: Sequence[str]) -> None:
