@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from zerogo import kernels
@@ -213,14 +212,13 @@ class Encoder:
         self.num_planes, self.num_globals = len(self.plane_names), len(self.global_names)
 
     def planes(self, state: State, dtype: torch.dtype = torch.float32, at_least: int = 0) -> Tensor:
-        """Returns the planes: [B, C, N, N] of the given dtype, in channels_last memory, zero off the board, followed
-        by planes of zeros if there are fewer than `at_least`."""
+        """Returns the planes: [B, C, N, N] of the given dtype, in channels_last memory, zero off the board, with
+        planes of zeros at the end until there are `at_least`."""
         view, fast = View(state), kernels.module_for("planes", state.device)
         readings, more = [group.read(view) for group in self._groups], max(0, at_least - self.num_planes)
         if fast is None:
             pieces = [_points(group, reading).to(dtype) for group, reading in zip(self._groups, readings, strict=True)]
-            channels = torch.cat(pieces, dim=-1)
-            channels = F.pad(channels, (0, more)) if more else channels
+            channels = torch.cat([*pieces, pieces[0].new_zeros(*pieces[0].shape[:3], more)], dim=-1)
         else:
             spans = (*self._spans, (VALUES, more)) if more else self._spans
             channels = fast.paint(spans, *self._bits(readings, state), dtype)

@@ -152,7 +152,8 @@ class Block(nn.Module):
         if self.bias is None:
             return self.second(self.first(x, on_board), on_board, residual=x)
         may_fuse = isinstance(self.first, FusedConv) and on_board is None
-        if not may_fuse or (y := self.first.with_pooled_bias(x, self.bias, self.pooled)) is None:
+        y = self.first.with_pooled_bias(x, self.bias, self.pooled) if may_fuse else None
+        if y is None:
             y = self.first(x, on_board, relu=False)
             board = self.bias(pool(fast_relu(y[:, : self.pooled]), on_board)).to(y.dtype)
             y = finish(y + board.unsqueeze(-1).unsqueeze(-1), on_board, relu=True)

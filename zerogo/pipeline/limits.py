@@ -296,8 +296,10 @@ def pick_slots(
     share = replace(settings, slots=distributed.local_count(settings.slots))
     local = replace(config, search=search, selfplay=share)
     cap = max(1, distributed.local_count(most_at_once(config)))
-    arguments = local, evaluator(), device, _games_in_memory(local, device, has_matches=True), cap
-    fitted, why = distributed.broadcast_from_rank0(lambda: fit_to_device(*arguments))
+    playing = evaluator()
+    fitted, why = distributed.broadcast_from_rank0(
+        lambda: fit_to_device(local, playing, device, _games_in_memory(local, device, has_matches=True), cap)
+    )
     settings = replace(settings, slots=settings.slots or fitted.selfplay.slots * distributed.world_size())
     return replace(config, search=fitted.search, selfplay=settings), why
 

@@ -176,10 +176,8 @@ def _epilogues_cases(games: board.State, _kind: str) -> Iterator[Case]:
         yield _finished, (y, torch.randn(16), residual, mask, relu)
     for bias, by_area in itertools.product((None, torch.randn(16)), (False, True)):
         yield _pooled, (y, bias, by_area)
-    yield (
-        _pooled,
-        (torch.randn(number, 80, size, size).to(torch.bfloat16, memory_format=torch.channels_last), None, False),
-    )
+    wide = torch.randn(number, 80, size, size).to(torch.bfloat16, memory_format=torch.channels_last)
+    yield _pooled, (wide, None, False)
 
 
 def _finished(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor | None, relu: bool) -> Tensor:

@@ -225,7 +225,7 @@ def pool(y: Tensor, channels: int, bias: Tensor | None, by_area: bool) -> Tensor
     """Returns the first channels of y, or with a bias of relu(y + bias), pooled over the board as by `network.pool`:
     float32 [B, 3 * channels].
 
-    y: [B, C, N, N] in channels_last memory. bias: [C] of any type. Of NaN only the means tell."""
+    y: [B, C, N, N] in channels_last memory. bias: [C] of any type. A NaN shows in the means alone."""
     num_games, all_channels, size, _ = y.shape
     pooled = torch.empty(num_games, 3 * channels, dtype=torch.float32, device=y.device)
     assert y.is_contiguous(memory_format=torch.channels_last), f"y has the strides {y.stride()}, not channels_last"
