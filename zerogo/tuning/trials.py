@@ -176,7 +176,7 @@ def _epilogues_cases(games: board.State, _kind: str) -> Iterator[Case]:
         yield _finished, (y, torch.randn(16), residual, mask, relu)
     for bias, by_area in itertools.product((None, torch.randn(16)), (False, True)):
         yield _pooled, (y, bias, by_area)
-    wide = torch.randn(number, 80, size, size).to(torch.bfloat16, memory_format=torch.channels_last)
+    wide = (torch.randn(number, 80, size, size) - 5).to(torch.bfloat16, memory_format=torch.channels_last)
     yield _pooled, (wide, None, False)
 
 
