@@ -82,7 +82,7 @@ class Evaluator:
         assert legal.dtype == torch.bool and legal.shape == shape, (
             f"legal is {legal.dtype} {list(legal.shape)}, not bool {list(shape)}"
         )
-        planes, inputs = (self.encoder.planes(state, self.network.dtype, self._padded), self.encoder.globals(state))
+        planes, inputs = self.encoder.planes(state, self.network.dtype, self._padded), self.encoder.globals(state)
         if self.symmetries == "all":
             turns = range(symmetry.NUM_SYMMETRIES)
             evaluations = [self._evaluate(planes, inputs, state, legal, turn) for turn in turns]
@@ -97,7 +97,7 @@ class Evaluator:
     @torch.inference_mode()
     def evaluate_turned(self, state: board.State, turn: int) -> Evaluation:
         """Returns the evaluation of B positions, every board under one symmetry, 0 to 7, regardless of `symmetries`."""
-        planes, inputs = (self.encoder.planes(state, self.network.dtype, self._padded), self.encoder.globals(state))
+        planes, inputs = self.encoder.planes(state, self.network.dtype, self._padded), self.encoder.globals(state)
         return self._evaluate(planes, inputs, state, board.legal_actions(state), turn)
 
     def _evaluate(
