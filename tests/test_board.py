@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 import torch
 from boards import Lockstep, assert_same, kinds, parse, random_games, random_moves, spiral
-from implementations import IMPLEMENTATIONS, NUMBA, doing, done
+from implementations import HAS_CUDA, IMPLEMENTATIONS, NUMBA, doing, done
 from tables import tables
 
 from zerogo import board
@@ -58,6 +58,7 @@ def test_new_games_in_place_of_finished_ones_start_afresh() -> None:
 @IMPLEMENTATIONS
 @pytest.mark.parametrize("size", [9, 25])
 def test_a_spiral_over_the_whole_board_is_taken_in_one_move(size: int, way: str) -> None:
+    size = size if way != "triton" or HAS_CUDA else min(size, 13)  # interpreted kernels take long
     stones = parse(spiral(size))
     both = torch.tensor([stones, stones], dtype=torch.int8)
     state = board.from_stones(both, torch.tensor([2, 1], dtype=torch.int8), Rules(size=size))
@@ -66,7 +67,7 @@ def test_a_spiral_over_the_whole_board_is_taken_in_one_move(size: int, way: str)
     assert done(way, board.legal_actions, state)[:, :-1].nonzero().tolist() == [[0, action], [1, action]]
     after = done(way, board.step, state, torch.tensor([action, action]))
     num_black, num_white = sum(row.count(1) for row in stones), sum(row.count(2) for row in stones)
-    assert after.captures.tolist() == [[0, num_black], [num_white, 0]] and (size == 9 or num_black > 300)
+    assert after.captures.tolist() == [[0, num_black], [num_white, 0]] and 2 * num_black > size**2
     for game, colour in enumerate((2, 1)):
         assert after.stones[game].unique().tolist() == [0, colour]
     seed = flood.points_to_rows((both[0].flatten() == 1).nonzero()[0], size)

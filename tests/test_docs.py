@@ -109,7 +109,8 @@ def shrunk(words: list[str], out: str) -> list[str]:
     words = ["random" if word.startswith("gnugo:") else word for word in words]
     if words[0] == "evaluate":
         number = words.index("--games") + 1
-        return [*words[:number], "2", *words[number + 1 :], "--simulations", "2", "--out", out, "run.processes=1"]
+        words[number] = "2"
+        return [*words, "--simulations", "2", "--out", out, "run.processes=1", "game.move_cap=8"]
     if "--export" in words:
         return words
     # What the command itself is about stays as it is: the board, and the architecture that --from takes over.

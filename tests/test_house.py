@@ -98,24 +98,26 @@ def world():
     process = dict(os.environ), signal.getsignal(signal.SIGINT), sorted(os.listdir(".")), len(warnings.filters)
     return (*backends, *threads, *draws, *modes, *process)
 import importlib
-before = world()
+before, file = world(), sys.argv.pop()
 for name in sys.argv[1:]:
     importlib.import_module(name)
 after = world()
 different = [pair for pair in zip(before, after) if pair[0] != pair[1]]
-late = {"tensorboard"} & sys.modules.keys()  # imported where it is needed, after seconds
+importlib.import_module("zerogo.checkpoint").load(file)
+late = {"tensorboard", "torch._dynamo"} & sys.modules.keys()  # imported where they are needed, after seconds
 sys.exit(f"imports changed {different} {late}" if different or late else 0)
 """
 
 
 def test_imports_do_nothing(tmp_path: Path) -> None:
-    """A process that imports every module has the threads, seeds, files and environment that it had before."""
+    """A process that imports every module has the threads, seeds, files and environment that it had before. Loading a
+    network takes no slow imports either."""
     # Triton sets up caches of its own.
     # The tab's entry is TensorBoard's own door, and imported by nothing else.
     apart = "__main__", "tensorboard_plugin.entry"
     names = [name for name in MODULES if not name.endswith(apart) and "kernels" not in name]
     start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.dont_write_bytecode = True\n"
-    command = (sys.executable, "-c", start + PROBE, *names)
+    command = (sys.executable, "-c", start + PROBE, *names, str(ROOT / "checkpoints" / "7x7.pt"))
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 

@@ -92,7 +92,8 @@ class ConvNorm(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False)
         self.norm = MaskedNorm(outputs)
-        nn.init.kaiming_normal_(self.conv.weight, mode="fan_in", nonlinearity="relu")
+        if not self.conv.weight.is_meta:  # for weights without memory torch would load its compiler, for seconds
+            nn.init.kaiming_normal_(self.conv.weight, mode="fan_in", nonlinearity="relu")
 
     def forward(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None = None, relu: bool = True) -> Tensor:
         """Returns the outputs: [B, inputs, N, N] -> [B, outputs, N, N]."""
@@ -169,7 +170,8 @@ class Readout(nn.Module):
         self.sizes = list(sizes.values())
         self.parts = nn.ModuleDict({name: nn.Linear(inputs, size) for name, size in sizes.items() if size})
         for part in self.parts.values():
-            nn.init.normal_(part.weight, std=READOUT_STD)
+            if not part.weight.is_meta:  # as in ConvNorm
+                nn.init.normal_(part.weight, std=READOUT_STD)
             nn.init.zeros_(part.bias)
         self.joined: tuple[Tensor, Tensor] | None = None
 
@@ -196,8 +198,7 @@ class Network(nn.Module):
 
     def __init__(self, settings: NetworkConfig, num_planes: int, num_globals: int, size: int) -> None:
         super().__init__()
-        unknown = [name for name in settings.heads if name not in HEADS]
-        if unknown:
+        if unknown := [name for name in settings.heads if name not in HEADS]:
             raise InputError(f"network.heads has {quote(unknown[0])}; allowed are {', '.join(HEADS)}")
         self.num_planes, self.num_globals, self.size = num_planes, num_globals, size
         self.padded_planes = num_planes  # more in a copy for playing on CUDA
@@ -228,8 +229,7 @@ class Network(nn.Module):
             x = block(x, on_board)
         x = self.neck(x, on_board)
         scalars = self.scalar_readout(torch.relu(self.hidden(pool(x, on_board, self.pools_area))))
-        maps = self.map_readout(x.permute(0, 2, 3, 1))
-        maps = maps.permute(0, 3, 1, 2).split(self.map_readout.sizes, dim=1)
+        maps = self.map_readout(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2).split(self.map_readout.sizes, dim=1)
         scalars = scalars.split(self.scalar_readout.sizes, dim=1)
         return {
             name: HEADS[name].assemble(own_maps, own_scalars, on_board)
