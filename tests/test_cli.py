@@ -185,12 +185,12 @@ def test_train_reads_its_settings(tmp_path: Path, monkeypatch) -> None:
 def test_a_run_from_a_network_has_its_encoder_and_architecture(name: str, monkeypatch, capsys) -> None:
     """So that its weights fit whatever config the run has, and says what that changes."""
     monkeypatch.chdir(ROOT)
-    words = "--config", f"configs/{name}.yaml", "--from", "checkpoints/7x7.pt"
-    config, network = train_config(*words), checkpoint.load("checkpoints/7x7.pt").config
+    words = "--config", f"configs/{name}.yaml", "--from", "checkpoints/7x7-cpu.pt"
+    config, network = train_config(*words), checkpoint.load("checkpoints/7x7-cpu.pt").config
     assert (config.network.blocks, config.network.channels, config.features) == (4, 64, network.features)
     assert config.game == load(ROOT / "configs" / f"{name}.yaml").game and checkpoint.weights_for(config)
     said = capsys.readouterr().out
-    assert ("taken over from checkpoints/7x7.pt: " in said) == (name != "7x7") == (config.run.name != network.run.name)
+    assert ("taken over from checkpoints/7x7-cpu.pt: " in said) == (name != "7x7") and config.run.name == name
     assert name != "quickstart" or "network.blocks 4 instead of 3, network.channels 64 instead of 32" in said
     assert train_config(*words, "network.heads.score=0.02").network.heads["score"] == 0.02
     with pytest.raises(InputError, match="made with network.blocks 4, the config says 5; its weights fit"):

@@ -31,7 +31,7 @@ WALLS = "\n".join([". . . . X O . . ."] * 4 + [". O . . X O . . ."] + [". . . . 
 UNFINISHED = ". X . O . \n O . . . X \n . . X . . \n X . O . O \n . O . X ."
 
 
-NETWORKS = {5: "checkpoints/quickstart-5x5.pt", 7: "checkpoints/7x7.pt", 9: "checkpoints/9x9-cpu.pt"}
+NETWORKS = {5: "checkpoints/quickstart-5x5.pt", 7: "checkpoints/7x7-cpu.pt", 9: "checkpoints/9x9-cpu.pt"}
 
 
 class Known(NamedTuple):
@@ -150,7 +150,7 @@ def test_a_cleanup_takes_the_dead_stone_and_passes_in_time(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("word", "size"), [("mcts:400", 9), ("9x9-cpu.pt", 9), ("7x7.pt", 7), ("quickstart-5x5.pt", 5)]
+    ("word", "size"), [("mcts:400", 9), ("9x9-cpu.pt", 9), ("7x7-cpu.pt", 7), ("quickstart-5x5.pt", 5)]
 )
 @pytest.mark.parametrize("number", [15, pytest.param(None, marks=pytest.mark.slow)])
 def test_winners_of_finished_games(word: str, size: int, number: int | None) -> None:
