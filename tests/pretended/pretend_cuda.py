@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -33,7 +34,8 @@ HERE, PACKAGE = Path(__file__).parent, str(Path(__file__).parents[2] / "zerogo")
 def _guard() -> ctypes.CDLL:
     """Returns guard.cpp, compiled once for the installed torch (3 s); it must be loaded before torch."""
     folder = importlib.util.find_spec("torch").submodule_search_locations[0]
-    built = HERE / "__pycache__" / f"guard-{importlib.metadata.version('torch')}.so"
+    of_torch = f"{importlib.metadata.version('torch')}-{hashlib.sha256(folder.encode()).hexdigest()[:8]}"
+    built = HERE / "__pycache__" / f"guard-{of_torch}.so"
     if not built.exists():
         built.parent.mkdir(exist_ok=True)
         words = f"g++ -std=c++20 -O0 -fPIC -shared -I{folder}/include {HERE}/guard.cpp -o {built}.{os.getpid()}"
@@ -153,8 +155,16 @@ def host_of(part):
     return part.host if isinstance(part, CudaTensor) else part
 
 
+PLAIN = {int, float, bool, str, type(None)}
+
+
 def rebuilt(change, value):
-    """Returns a value with each part of its lists, tuples and dictionaries changed, faster than torch's pytree."""
+    """Returns a value with each part of its lists, tuples and dictionaries changed, but for plain numbers and texts,
+    faster than torch's pytree."""
+    if type(value) in PLAIN:
+        return value
+    if isinstance(value, Tensor):
+        return change(value)
     if isinstance(value, dict):
         return {name: rebuilt(change, part) for name, part in value.items()}
     if not isinstance(value, (list, tuple)):
@@ -165,9 +175,12 @@ def rebuilt(change, value):
 
 def tensors_in(value) -> list[Tensor]:
     """Returns all tensors in lists, tuples and dictionaries."""
-    tensors = []
-    rebuilt(lambda part: tensors.append(part) if isinstance(part, Tensor) else None, value)
-    return tensors
+    if type(value) in PLAIN:
+        return []
+    if isinstance(value, Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [tensor for part in parts for tensor in tensors_in(part)]
 
 
 def storage_of(tensor) -> int:
