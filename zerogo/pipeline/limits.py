@@ -27,7 +27,7 @@ from zerogo.players.analyst import SIMULATIONS_A_LEAF
 from zerogo.replay import device_for, window
 from zerogo.replay.samples import record_layout
 from zerogo.search.tree import Tree
-from zerogo.selfplay import SelfPlay
+from zerogo.selfplay import SelfPlay, SelfPlayResult
 from zerogo.selfplay.opening import RandomPlayer, begin_games
 from zerogo.selfplay.record import Recorder
 from zerogo.system import distributed, runtime, telemetry
@@ -42,7 +42,7 @@ WEIGHTS, LEARNING, PLAYER = 16, 20, 4
 FEWEST = 8  # games at once, games of an iteration and samples of a batch, for each process of `auto`; not measured
 LOG, GAME = 17_000, 4_000  # bytes of the logs of an iteration, a minute long, and of an SGF
 KEEP_EVERY = 50  # each one of so many checkpoints stays for ever
-FAR = 10**9  # samples, after which a window hardly grows
+FAR = 10**9  # samples, after which a window hardly grows; games, of which there are never so many
 # For the number of games at once, and of leaves.
 LEAST_TIMED, MOST_GAMES = 64, 65536  # games; smaller batches than the least are not timed
 MEMORY_SHARE = 0.4  # of the free memory; training and the network's buffers need the rest
@@ -242,8 +242,7 @@ def _time_of(path: Path) -> float:
 def fit_to_device(
     config: Config, evaluator: Evaluator, device: torch.device, most_games: int = MOST_GAMES, cap: int = MOST_GAMES
 ) -> tuple[Config, str]:
-    """Returns the config with numbers in place of selfplay.slots 0 and search.leaves 0, and why these; "" where both
-    are set.
+    """Returns the config with numbers for selfplay.slots 0 and search.leaves 0, and why these; "" where both are set.
 
     The evaluator is timed on positions of random games in growing batches, then whole moves in half the batch that it
     takes and in larger ones, as the cost of a move beside the network comes once for all games. most_games: the largest
@@ -268,9 +267,7 @@ def fit_to_device(
 
     evaluated = _time_evaluations(turned, _random_positions(config.game, device), limit, search.cuda_graph)
     least, longest = max(1, evaluated.size // 2), LONGEST_MOVE / fewest
-    whole = tuning.find_batch(
-        lambda size: measure_moves(_sized(size), evaluator, device), limit, least, patience=1, longest=longest
-    )
+    whole = tuning.find_batch(lambda size: measure_moves(_sized(size), evaluator, device), limit, least, 1, longest)
     fitted = _sized(whole.size)
     words = f"{fitted.selfplay.slots:,} games at once"
     words += f", {fitted.search.leaves} leaves of each tree in a step" if fitted.search.leaves > 1 else ""
@@ -305,14 +302,18 @@ def pick_slots(
 
 
 def measure_moves(config: Config, evaluator: Evaluator, device: torch.device) -> float:
-    """Returns the simulations a second of whole moves. Games get different move caps, so that some end at each move, as
-    in a run."""
+    """Returns the simulations a second of whole moves. Caps differ, so that games end at each move, as in a run."""
     playing = SelfPlay(config, evaluator, device, seed=0)
     plies = int(2 * PLIES_A_POINT * playing.states.board_size**2) + 1
     cap = torch.minimum(1 + playing.all_games % plies, playing.states.cap).to(playing.states.cap.dtype)
     playing.states = replace(playing.states, cap=cap)
-    for seconds in (0.0, WHOLE_MOVES_SECONDS):  # the first move sets things up
-        played = playing.play(MOST_GAMES * plies, time.monotonic() + max(seconds, 1e-3))
+
+    def _play(seconds: float) -> SelfPlayResult:
+        played, end = SelfPlayResult(), time.monotonic() + seconds
+        return playing.play(FAR, collected=played, pause=lambda: played.moves > 0 and time.monotonic() >= end)
+
+    _play(0.0)  # the first move sets things up
+    played = _play(WHOLE_MOVES_SECONDS)
     return played.simulations / played.seconds
 
 
@@ -335,7 +336,6 @@ def _time_evaluations(evaluator: Evaluator, states: board.State, limit: int, has
     def _rate(size: int) -> float:
         key = torch.arange(size, device=device)
         some, moves = states.select(key % DIFFERENT), legal[key % DIFFERENT]
-
         return tuning.speed(lambda: evaluator(some, legal=moves, key=key), size, device, is_replayed)
 
     return tuning.find_batch(_rate, limit, LEAST_TIMED)
