@@ -42,7 +42,7 @@ WEIGHTS, LEARNING, PLAYER = 16, 20, 4
 FEWEST = 8  # games at once, games of an iteration and samples of a batch, for each process of `auto`; not measured
 LOG, GAME = 17_000, 4_000  # bytes of the logs of an iteration, a minute long, and of an SGF
 KEEP_EVERY = 50  # each one of so many checkpoints stays for ever
-FAR = 10**9  # samples, after which a window hardly grows; games, of which there are never so many
+FAR = 10**9  # samples after which a window hardly grows, and more games than are ever played
 # For the number of games at once, and of leaves.
 LEAST_TIMED, MOST_GAMES = 64, 65536  # games; smaller batches than the least are not timed
 MEMORY_SHARE = 0.4  # of the free memory; training and the network's buffers need the rest
@@ -309,8 +309,8 @@ def measure_moves(config: Config, evaluator: Evaluator, device: torch.device) ->
     playing.states = replace(playing.states, cap=cap)
 
     def _play(seconds: float) -> SelfPlayResult:
-        played, end = SelfPlayResult(), time.monotonic() + seconds
-        return playing.play(FAR, collected=played, pause=lambda: played.moves > 0 and time.monotonic() >= end)
+        until, late = time.monotonic() + seconds, [False]  # after each move: so all are whole, and at least one
+        return playing.play(FAR, show=lambda _: late.append(time.monotonic() >= until), pause=lambda: late[-1])
 
     _play(0.0)  # the first move sets things up
     played = _play(WHOLE_MOVES_SECONDS)
