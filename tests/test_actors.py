@@ -191,9 +191,7 @@ def test_what_is_damaged_or_foreign_is_set_aside_with_a_sentence(begun: Path, tm
     assert box.take(result, 0, 1) == len(result.lengths) > 0
 
 
-def test_an_actor_that_is_stopped_while_the_disk_is_full_writes_no_game_twice(
-    begun: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_an_actor_that_is_stopped_on_a_full_disk_writes_no_game_twice(begun: Path, tmp_path: Path, monkeypatch) -> None:
     """The disk is full at the second shard, and the actor is asked to leave while it waits for room."""
     run, failures = shutil.copytree(begun / "tiny", tmp_path / "tiny"), [None, OSError(errno.ENOSPC, "no room")]
     for path in shards(run):

@@ -27,7 +27,7 @@ from zerogo.system.runtime import try_capture
 
 TABLES = tables("bench")
 CPU = "--device cpu --threads 1"
-TINY = f"--size 3 --batch 4 --blocks 1 --channels 8 {CPU}"
+TINY = f"--size 3 --batch 4 --blocks 1 --channels 8 --precision float32 {CPU}"
 SHORT = "--seconds 0.02 --rounds 1"
 
 

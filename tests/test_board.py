@@ -20,11 +20,11 @@ COPIES = {1: 1, 2: 8, 3: 8, 4: 6, 5: 4, 6: 3, 7: 2, 9: 1}
 PLAYED = {f"{size}": (kinds(size, copies), {}, 4 * size**2 + 20, {}) for size, copies in COPIES.items()}
 PLAYED |= {f"{size}, more": (kinds(size, 10 - size // 2), {}, 4 * size**2 + 20, {}) for size in range(1, 14)}
 PLAYED |= {
-    f"{size}, large": (kinds(size)[size % 3 * 2 :][:2], {"long": 1.2}, 2 * size**2, {}) for size in range(14, 20)
+    f"{size}, large": (kinds(size)[size % 3 * 2 :][:2], {"long": 0.8}, 2 * size**2, {}) for size in range(14, 20)
 }
-for size, number in ((2, 25), (3, 75), (4, 150), (5, 150)):
+for size, number in ((2, 16), (3, 50), (4, 100), (5, 100)):
     least = {"superko": number} | ({"ko": 10} if size > 2 else {})
-    PLAYED[f"{size}, no passes"] = kinds(size, 3), {"pass_share": 0.0, "long": 1e9}, 200, least
+    PLAYED[f"{size}, no passes"] = kinds(size, 2), {"pass_share": 0.0, "long": 1e9}, 200, least
 # Nothing beyond a game's board influences it: small boards lie in the corner of the largest one's tensors.
 PLAYED["many sizes"] = [rule for size in (1, 2, 3, 4, 5, 7, 10) for rule in kinds(size)], {}, 400, {"superko": 100}
 PLAYED |= {f"{name}, by torch": PLAYED[name] for name in ("2", "3", "5")}
@@ -47,12 +47,12 @@ def test_new_games_in_place_of_finished_ones_start_afresh() -> None:
     """Games that finish are replaced while the others go on, as in self-play, with the step that takes over the old
     state."""
     played = Lockstep(kinds(3, 3), "lanes", long=3, step=board.step_)
-    for _ in range(120):
+    for _ in range(60):
         played.run(1)
         over = [index for index, game in enumerate(played.games) if game.is_over]
         played.replace(over[:2] or [played.random.randrange(18)])
         played.compare()
-    assert played.reasons["superko"] > 20
+    assert played.reasons["superko"] > 10
 
 
 @IMPLEMENTATIONS

@@ -116,7 +116,7 @@ WITHOUT_LADDERS = [group for group in PLANES if group not in LADDERS]
 
 @pytest.mark.parametrize("by", [("numba", "plain"), pytest.param(("triton",), marks=pytest.mark.gpu)])
 def test_all_groups_on_small_boards(by: tuple[str, ...]) -> None:
-    assert run(RULES, 90, 0.05, WITHOUT_LADDERS, 1, *by) > 100
+    assert run(RULES, 60, 0.04, WITHOUT_LADDERS, 1, *by) > 60
 
 
 @pytest.mark.parametrize("by", ["numba", pytest.param("triton", marks=pytest.mark.gpu)])
@@ -127,9 +127,9 @@ def test_ladders_on_small_boards(by: str) -> None:
 def test_katago22_on_boards_of_all_sizes() -> None:
     """KataGo's inputs in games of all rules; what the inputs show of boards of 2 to 19 points a side."""
     groups = [group for group in ENCODERS["katago22"] if group in PLANES]
-    assert run([*RULES[:6], Rules(2, 0.5), Rules(3), Rules(7, suicide=True)], 80, 0.5, groups, 5) > 250
+    assert run([*RULES[:6], Rules(2, 0.5), Rules(3), Rules(7, suicide=True)], 80, 0.25, groups, 5) > 120
     rules = [Rules(13, 7.5), Rules(19, 6.5, "situational", True), Rules(13, 0.5, "simple", False, "territory")]
-    assert run(rules, 250, 0.06, groups, 6) > 25
+    assert run(rules, 250, 0.03, groups, 6) > 12
 
 
 TACTICS = ["liberties:64", "capture_size:64", "opponent_capture_size:64", "self_atari_size:64", "liberties_after:64",

@@ -62,9 +62,7 @@ def asked_at(monkeypatch: pytest.MonkeyPatch, numbers: Container[int], act: Call
     return count
 
 
-def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
-    whole: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_a_run_that_is_often_stopped_ends_as_one_that_is_not(whole: Path, tmp_path: Path, monkeypatch) -> None:
     """Stopped in its games, between the simulations of a search, in its steps, and by each signal."""
     for number in (signal.SIGHUP, signal.SIGQUIT):  # which nohup and shells ignore for what runs in the background
         signal.signal(number, signal.SIG_DFL)
@@ -89,7 +87,7 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
 
 def test_a_run_that_dies_at_any_of_its_file_operations_goes_on(whole: Path, tmp_path: Path, monkeypatch) -> None:
     """At the first one, then, going on, at the second one, and so on, before or after a file is renamed or removed."""
-    asked_at(monkeypatch, range(10, 1000, 10), lambda run: setattr(run.signals, "snapshot_requested", True))
+    asked_at(monkeypatch, range(20, 1000, 20), lambda run: setattr(run.signals, "snapshot_requested", True))
     folder, deaths, newest = tmp_path / "tiny", 0, ""
 
     def go_on() -> None:
@@ -109,9 +107,7 @@ GATED = "evaluation.gate=0.55 evaluation.every_iterations=1 pipeline.iterations=
 GATED += "selfplay.slots=2 pipeline.games_per_iteration=2 selfplay.random_opening_games=8".split()
 
 
-def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped(
-    tmp_path: Path, monkeypatch, capfd
-) -> None:
+def test_who_was_let_through_the_gate_plays_in_a_run_that_is_stopped_too(tmp_path: Path, monkeypatch, capfd) -> None:
     """Of five iterations' checkpoints the first meets nobody, the second and fourth lose, the third wins."""
     tiny.decide_matches([0, 0.54, 0.55, 0.54], monkeypatch.setattr)
     used, use, folder = [], SelfPlay.set_network, tmp_path / "whole" / "tiny"

@@ -1,6 +1,5 @@
 """The network: a fresh one knows nothing, boards of different sizes keep apart, the copy for playing agrees."""
 
-from collections.abc import Callable
 from unittest.mock import Mock
 
 import pytest
@@ -85,9 +84,7 @@ def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: 
 @interpreted
 @ONLY_TRITON
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.1)])
-def test_what_follows_convolutions_by_kernels(
-    dtype: torch.dtype, tolerance: float, way: str, use: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_follows_convolutions_by_kernels(dtype: torch.dtype, tolerance: float, way: str, use, monkeypatch) -> None:
     """One pass behind every convolution does what several do, as does one for what is pooled."""
     network, given = make_network(), make_input(3, 9)  # 2,916 numbers, for three programs
     negative = (torch.randn(2, 40, 3, 3) - 5).to(memory_format=torch.channels_last)

@@ -284,9 +284,7 @@ TABLES = tables("cgroups")
 
 
 @pytest.mark.parametrize(("cgroup", "mounts", "tree", "free", "cores"), TABLES["cases"].values(), ids=TABLES["cases"])
-def test_the_smallest_limit_up_to_the_root(
-    cgroup: str, mounts: str, tree: str, free: int | None, cores: float | None, tmp_path: Path
-) -> None:
+def test_the_smallest_limit_up_to_the_root(cgroup: str, mounts: str, tree: str, free, cores, tmp_path: Path) -> None:
     texts = {"proc/self/cgroup": cgroup, "proc/self/mountinfo": TABLES["mounts"][mounts]}
     texts |= {f"sys/fs/cgroup/{name}": content for name, content in TABLES["trees"][tree].items()}
     for name, content in texts.items():

@@ -36,15 +36,16 @@ def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, pass
     rules, caps = [*RULES, *[RULES[4], *RULES[6:]] * 3], [60, 14, 40, 16, 40, 12, *[60] * 11]
     state, games, met = after_random_moves(rules, 5, move_cap=caps), torch.arange(17), Counter()
     made = Search(TableEvaluator(passing), dataclasses.replace(settings, leaves=leaves, c_puct=3.0))
+    number = 60 if way == "numba" else 30  # torch is slow
     with doing(way):
-        result = made.run(state, 60, seed=3, explore=True)
+        result = made.run(state, number, seed=3, explore=True)
         for turn in range(2):
             state = board.step(state, result.action)
             made.advance(result.search_state, games, result.action, state)
-            result = made.run(state, 60, seed=4 + turn, search_state=result.search_state, explore=True)
+            result = made.run(state, number, seed=4 + turn, search_state=result.search_state, explore=True)
     for game in (~state.finished).nonzero().flatten().tolist():
         met += searches.check_nodes(result.search_state, game, state.select(torch.tensor([game])), caps[game])
-    assert met["nodes"] > 400 and met["closed"] > 4 and met["finished"] > 20 and met["draws"] > 3, met
+    assert met["nodes"] > 6 * number and met["closed"] > 2 and met["finished"] > number // 3 and met["draws"] > 3, met
 
 
 @pytest.mark.parametrize("way", ["numba", "plain"])

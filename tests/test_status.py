@@ -152,7 +152,7 @@ def test_a_cleanup_takes_the_dead_stone_and_passes_in_time(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("word", "size"), [("mcts:400", 9), ("9x9-cpu.pt", 9), ("7x7-cpu.pt", 7), ("quickstart-5x5.pt", 5)]
 )
-@pytest.mark.parametrize("number", [15, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [8, pytest.param(None, marks=pytest.mark.slow)])
 def test_winners_of_finished_games(word: str, size: int, number: int | None) -> None:
     """At least 95 % of all; of a few, one may be wrong."""
     entries, right = FINISHED[str(size)][:number], 0
