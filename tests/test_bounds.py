@@ -58,7 +58,7 @@ def test_an_archive_of_many_members_is_refused_before_they_are_listed(read, tmp_
 
 
 @pytest.mark.parametrize(("value", "number"), [(pickle.EMPTY_LIST, 100_001), (pickle.NONE, 1_000_001)])
-def test_a_small_pickle_of_many_values_is_refused_unloaded(value, number, tmp_path: Path, monkeypatch) -> None:
+def test_a_small_pickle_of_many_values_is_refused_and_not_loaded(value, number, tmp_path: Path, monkeypatch) -> None:
     with zipfile.ZipFile(tmp_path / "lists.pt", "w") as archive:
         archive.writestr("lists/data.pkl", pickle.PROTO + b"\2" + number * value + pickle.STOP)
     monkeypatch.setattr(checkpoint.torch, "load", None)
