@@ -39,6 +39,7 @@ def background(run: Matches, tmp_path: Path, lines: list[str]) -> BackgroundMatc
     return BackgroundMatches(run, Telemetry(tmp_path / "logs"), lines.append, RunState())
 
 
+@tiny.FORKED
 def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) -> None:
     lines = []
     one = background(matches("evaluation.games=4"), tmp_path, lines)

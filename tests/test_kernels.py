@@ -145,15 +145,14 @@ def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
     for seconds, folder in enumerate([tmp_path / "zerogo-kernels-of-mine", *others]):
         folder.mkdir()
         os.utime(folder, (seconds, seconds))
-    script = tmp_path / "script.py"
-    lines = "from zerogo import kernels", "from zerogo.kernels import cpu"
-    script.write_text("\n".join([*lines, "print(kernels.cache_folder(), cpu.kernel(lambda x: x + 1)(1))"]))
-    for home, is_kept in ((tmp_path, True), (Path("/proc/nowhere"), False)):
-        settings = os.environ | {"NUMBA_CACHE_DIR": str(home), "PYTHONPATH": str(Path(__file__).parent.parent)}
-        done = subprocess.run((sys.executable, str(script)), env=settings, capture_output=True, text=True)
-        folder, number = done.stdout.split()
-        assert number == "2", done.stderr
-        assert folder.startswith(str(home / "zerogo-kernels-")) if is_kept else folder == "None"
+    lines = ["import os", "from zerogo import kernels", "from zerogo.kernels import cpu"]
+    shown = "print(kernels.cache_folder(), cpu.kernel(lambda x: x + 1)(1))"
+    lines += [shown, "os.environ['NUMBA_CACHE_DIR'] = '/proc/nowhere'", "kernels.cache_folder.cache_clear()", shown]
+    (script := tmp_path / "script.py").write_text("\n".join(lines))
+    settings = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run((sys.executable, str(script)), env=settings, capture_output=True, text=True)
+    folder, *others_shown = done.stdout.split()
+    assert folder.startswith(str(tmp_path / "zerogo-kernels-")) and others_shown == ["2", "None", "2"], done.stderr
     assert not any(folder.exists() for folder in others[:2]) and all(folder.exists() for folder in others[2:])
     assert (tmp_path / "zerogo-kernels-of-mine").exists()
 

@@ -106,11 +106,20 @@ def tape() -> list | None:
     return TAPES[-1][1] if TAPES and (is_torchs or TAPES[-1][0] == threading.get_ident()) else None
 
 
-@contextlib.contextmanager
-def outside():
-    """Leaves gradients and inference mode to the tensors that say cuda:0."""
-    with torch.inference_mode(False), torch.no_grad():
-        yield
+class outside:  # noqa: N801  (like torch's own)
+    """Leaves gradients and inference mode to the tensors that say cuda:0. Written out, as each operation enters it."""
+
+    __slots__ = "guard", "had_gradients"
+
+    def __enter__(self) -> None:
+        self.guard = torch._C._InferenceMode(False)
+        self.guard.__enter__()
+        self.had_gradients = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+
+    def __exit__(self, *_) -> None:
+        torch._C._set_grad_enabled(self.had_gradients)
+        self.guard.__exit__(None, None, None)
 
 
 class CudaTensor(Tensor):
@@ -120,8 +129,8 @@ class CudaTensor(Tensor):
 
     @staticmethod
     def __new__(cls, host):
-        like = {"strides": host.stride(), "storage_offset": host.storage_offset(), "dtype": host.dtype}
-        made = Tensor._make_wrapper_subclass(cls, host.size(), **like, layout=host.layout, device=CUDA)
+        size, like = host.size(), {"dtype": host.dtype, "layout": host.layout, "device": CUDA}
+        made = Tensor._make_wrapper_subclass(cls, size, host.stride(), host.storage_offset(), **like)
         made.host = host
         return made
 
@@ -163,7 +172,7 @@ def rebuilt(change, value):
     faster than torch's pytree."""
     if type(value) in PLAIN:
         return value
-    if isinstance(value, Tensor):
+    if type(value) is CudaTensor or isinstance(value, Tensor):
         return change(value)
     if isinstance(value, dict):
         return {name: rebuilt(change, part) for name, part in value.items()}
@@ -227,7 +236,20 @@ def run(function, arguments, named):
 
 
 def has_cuda(parts) -> bool:
-    return any(isinstance(p, CudaTensor) or isinstance(p, (list, tuple)) and has_cuda(p) for p in parts)
+    for part in parts:
+        if isinstance(part, CudaTensor) or isinstance(part, (list, tuple)) and has_cuda(part):
+            return True
+    return False
+
+
+@functools.cache
+def is_mutable(function) -> bool:
+    return function._schema.is_mutable
+
+
+@functools.cache
+def is_pointwise(name: str, function) -> bool:
+    return torch.Tag.pointwise in function.tags or name in WITH_NUMBERS or name.startswith("_foreach")
 
 
 @functools.cache
@@ -305,8 +327,7 @@ def _checked(function, name, arguments, named):
             wait("an index or a number on the host")
             moved[id(part)] = CudaTensor(part.clone())
         return rebuilt(lambda part: moved.get(id(part), part), arguments)
-    is_pointwise = torch.Tag.pointwise in function.tags or name in WITH_NUMBERS or name.startswith("_foreach")
-    if host and (not is_pointwise or any(part.dim() for part in host)):
+    if host and (not is_pointwise(name, function) or any(part.dim() for part in host)):
         raise RuntimeError(f"{TWO_DEVICES} ({name}, on the host {[list(part.shape) for part in host]})")
     if name in PRODUCTS and not all(part.is_floating_point() for part in tensors):
         raise RuntimeError(f'"{name}_cuda" not implemented for whole numbers')
@@ -316,14 +337,21 @@ def _checked(function, name, arguments, named):
 
 
 def _run_inside(function, name, arguments, named):
-    wrappers = {id(part.host): part for part in tensors_in((arguments, named)) if isinstance(part, CudaTensor)}
-    to_host = lambda part: CPU if isinstance(part, torch.device) else host_of(part)  # noqa: E731
+    wrappers = {}
+
+    def to_host(part):
+        if isinstance(part, CudaTensor):
+            wrappers[id(part.host)] = part
+            return part.host
+        return CPU if isinstance(part, torch.device) else part
+
     arguments, named = rebuilt(to_host, arguments), rebuilt(to_host, named)
     named.pop("pin_memory", None)
     with outside():
         result = function(*arguments, **named) if tape() is None else _noted(function, arguments, named)
-    tensors, storages = tensors_in(result), set(map(storage_of, tensors_in((arguments, named))))
-    writes, is_alias = function._schema.is_mutable, all(storage_of(part) in storages for part in tensors)
+    tensors, writes = [result] if isinstance(result, Tensor) else tensors_in(result), is_mutable(function)
+    storages = set(map(storage_of, tensors_in((arguments, named))))
+    is_alias = all(storage_of(part) in storages for part in tensors)
     if tape() is not None and not writes and not is_alias and not name.startswith(("empty", "new_empty")):
         tape().append((function, arguments, named, tensors))
     if (writes or not is_alias or not tensors) and not function.is_view and name not in NO_LAUNCH:
@@ -334,8 +362,10 @@ def _run_inside(function, name, arguments, named):
     def outer(value):
         if not isinstance(value, Tensor):
             return value
-        with torch.inference_mode(base.is_inference() if is_view else torch.is_inference_mode_enabled()):
-            return wrappers[id(value)] if id(value) in wrappers else CudaTensor(value)
+        if id(value) in wrappers:
+            return wrappers[id(value)]
+        with torch.inference_mode(base.is_inference()) if is_view else contextlib.nullcontext():
+            return CudaTensor(value)
 
     return rebuilt(outer, result)
 

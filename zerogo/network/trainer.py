@@ -255,6 +255,7 @@ class Trainer:
         self.averaged = copy.deepcopy(network).eval().requires_grad_(False)
         self.optimizer = make_optimizer(network, settings.learning_rate)
         self.learner = distributed.wrap_ddp(self.network, self.device)
+        self._parameters = list(network.parameters())  # to walk through the modules takes as long as a small layer
         self.differentiate = Captured(self._differentiate, self.device, "training")
         self.samples, self.steps, self.progress, self.average_weight = 0, 0, 0.0, 0.0
         # Parameters and batch-norm statistics are averaged, but not the count of batches.
@@ -286,9 +287,8 @@ class Trainer:
         rate = self.learning_rate()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.network.train()
         gradients, names, values = self.differentiate(batch.to(self.device), measures)
-        for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
         self.optimizer.step()
         metrics = dict(zip(names, values.clone().unbind(), strict=True))
@@ -380,13 +380,13 @@ class Trainer:
         loss, metrics = self._losses(self.learner, batch, measures)
         loss.backward()
         metrics["gradient_norm"] = self._clip()
-        gradients = [parameter.grad for parameter in self.network.parameters()]
+        gradients = [parameter.grad for parameter in self._parameters]
         return gradients, list(metrics), torch.stack(list(metrics.values()))
 
     def _clip(self) -> Tensor:
         """Clips the gradient's norm and returns the norm before, with the operations of `nn.utils.clip_grad_norm_`, but
         without its queries for every gradient's device."""
-        gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         torch._foreach_mul_(gradients, (MAX_GRADIENT_NORM / (norm + 1e-6)).clamp(max=1.0))
         return norm
