@@ -67,18 +67,20 @@ TWO_HEADS = NetworkConfig(blocks=2, channels=32, pooling_every=0, heads={"policy
 @pytest.mark.parametrize("num_globals", [0, 2])
 def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: float, num_globals: int) -> None:
     network = make_network(settings, num_globals)
-    planes, numbers = make_input(6, 5)
-    numbers = numbers[:, :num_globals]
-    on_board = torch.ones(6, 5, 5, dtype=torch.bool)
+    planes, numbers = make_input(6, 7)
+    given = planes, numbers[:, :num_globals]
+    on_board = torch.ones(6, 7, 7, dtype=torch.bool)
     on_board[0, 3:], on_board[0, :, 3:] = False, False
     planes[0] *= on_board[0]
     playing = inference_copy(network, "cpu", dtype)
+    tiled = [layer for layer in playing.network.modules() if getattr(layer, "tiles", None) is not None]
+    assert bool(tiled) == (settings is TWO_HEADS and dtype == torch.float32)
+    x = torch.randn(18, 32, 7, 7)  # of which the first 16 are computed together
+    assert all(torch.equal(layer(x, None, x)[[3, 17]], layer(x[[3, 17]], None, x[[3, 17]])) for layer in tiled)
     for mask in (None, on_board):
-        with torch.no_grad():
-            expected = network(planes, numbers, mask)
-        for name, output in playing(planes, numbers, mask).items():
+        for name, output in playing(*given, mask).items():
             assert output.dtype == torch.float32 and not output.requires_grad
-            assert (output - expected[name]).abs().max() < tolerance, name
+            assert (output - network(*given, mask)[name]).abs().max() < tolerance, name
 
 
 @interpreted

@@ -29,7 +29,7 @@ import torch
 READERS = {"ladders": "ladder", "tactics": "liberties|capture_size|captures|self_atari|connects|weakest|ko_takes"}
 OPTIONAL = (*READERS, "playouts")  # that many programs do not need
 COMMON = ("board", "tree", "leaf_states", "scoring", "planes", *OPTIONAL)  # dealt in turn, two processes end together
-NAMES = {"cpu": COMMON, "cuda": (*COMMON, "draws", "roots", "epilogues")}  # the kernels by device type
+NAMES = {"cpu": (*COMMON, "winograd"), "cuda": (*COMMON, "draws", "roots", "epilogues")}  # the kernels by device type
 # The files of those that are in a file of another name.
 FILES = {"leaf_states": "board", "tactics": "planes", "epilogues": "planes", "playouts": "scoring", "draws": "rows"}
 NOTHING = "", ""  # kernels that do not exist, see `only`

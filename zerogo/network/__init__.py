@@ -287,7 +287,7 @@ class InferenceNetwork:
         torch._foreach_copy_(_weights(self.network), _weights(new))
         for layer, new_layer in zip(self.network.modules(), new.modules(), strict=True):
             if isinstance(layer, FusedConv) and layer.in_one_step:  # on a CPU, where there are no graphs
-                layer.packed = new_layer.packed  # in oneDNN's layout
+                layer.packed, layer.tiles = new_layer.packed, new_layer.tiles  # in oneDNN's layout, and for tiles
 
 
 def _weights(playing: Network) -> list[Tensor]:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from zerogo import kernels
 
 PACKED_FOR = 64  # positions in the batch for which weights are packed
+# For tiles: on 5x5 they are slower than oneDNN, and one thread makes them.
+FEWEST_POINTS, FEWEST_CHANNELS, MOST_THREADS = 7, 32, 2
 PADDED_TO = 32  # planes are padded to a multiple of this on CUDA: an H100 takes 57 µs for 32 planes, 500 for 17
 
 
@@ -68,6 +70,13 @@ def _can_fuse_relu(channels: tuple[int, int], kernel: int, size: int, dtype: tor
     return all((finished - sums).norm() <= 0.02 * sums.norm() for finished, sums in pairs)  # not so for NaN
 
 
+def in_tiles(weight: Tensor) -> Tensor:
+    """Returns the weights of a 3x3 convolution [outputs, inputs, 3, 3] for `kernels.cpu.winograd`: float32
+    [25, inputs, outputs]."""
+    basis = weight.new_tensor([[3, 0, 0], [-3, -3, -3], [-1, 1, -1], [1, 2, 4], [0, 0, 6]], dtype=torch.float64) / 6
+    return torch.einsum("ik,ockl,jl->ijco", basis, weight.to(basis), basis).flatten(0, 1).to(torch.float32).contiguous()
+
+
 class FusedConv(nn.Module):
     """A convolution for playing, with normalisation folded in. Where oneDNN or cuDNN can, residual and relu are part of
     it, too.
@@ -75,14 +84,19 @@ class FusedConv(nn.Module):
     On 9x9, 256 games, 32 channels, one Zen 5 core, bf16: 0.90 ms for the convolution, and 0.14 and 0.09 more if
     residual and relu were separate steps. The weights are packed for oneDNN, which would otherwise pack them at every
     call: a tenth to a quarter of the network's time for one position, a twentieth for 32. size: the board's side for
-    which oneDNN packs; other sides work, too."""
+    which oneDNN packs; other sides work, too. tiles: the weights for `kernels.cpu.winograd`, which is faster still in
+    float32, where it can compute the convolution."""
 
     def __init__(self, conv: nn.Conv2d, device: torch.device, dtype: torch.dtype, size: int) -> None:
         super().__init__()
         self.conv = conv.to(device=device, dtype=dtype, memory_format=torch.channels_last)
         has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
         self.in_one_step = device.type == "cpu" and has_onednn
-        self.packed = conv.weight.detach()
+        self.packed, self.tiles = conv.weight.detach(), None
+        is_plain = conv.kernel_size == (3, 3) and conv.padding == conv.dilation == (1, 1)
+        is_plain &= conv.in_channels == conv.out_channels and conv.bias is not None
+        if self.in_one_step and dtype == torch.float32 and is_plain and conv.in_channels % FEWEST_CHANNELS == 0:
+            self.tiles = in_tiles(self.packed)
         channels = conv.in_channels, conv.out_channels
         self.fuses_relu = conv.dilation == (1, 1) and _can_fuse_relu(channels, conv.kernel_size[0], size, dtype, device)
         if self.in_one_step and hasattr(torch.ops.mkldnn, "_reorder_convolution_weight"):
@@ -101,6 +115,10 @@ class FusedConv(nn.Module):
             else:
                 y = torch.cudnn_convolution_add_relu(x, conv.weight, residual.to(x.dtype), 1.0, *geometry)
             return finish(y, on_board, False)
+        may_tile = self.tiles is not None and x.shape[-1] >= FEWEST_POINTS
+        if may_tile and (residual is None or residual.shape == x.shape) and torch.get_num_threads() <= MOST_THREADS:
+            if (fast := kernels.module_for("winograd", x.device)) is not None:
+                return finish(fast.convolve(x, self.tiles, conv.bias, residual, relu), on_board, False)
         if not self.in_one_step:
             if (fast := kernels.module_for("epilogues", x.device)) is not None:
                 return fast.finish_(self.sums(x), conv.bias, residual, on_board, relu)

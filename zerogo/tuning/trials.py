@@ -35,7 +35,7 @@ from zerogo.features import Encoder
 from zerogo.features.readings import read_ladders, read_tactics
 from zerogo.kernels.shared import NULL_NODE, ROOT
 from zerogo.network import inference_copy, pool
-from zerogo.network.fused import finish
+from zerogo.network.fused import FusedConv, finish
 from zerogo.network.trainer import Targets, loss_terms
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules, own_actions
@@ -262,6 +262,20 @@ def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
         numbers = search.numbers_of(search.evaluator(leaves.leaf, legal=leaves.legal))
         yield _expanded, (search_state, selection, leaves, *numbers)
         yield _kept, (search_state,)
+
+
+def _winograd_cases(games: board.State, _kind: str) -> Iterator[Case]:
+    number, size = games.black.shape
+    x = torch.randint(-2, 3, (number, 32, size, size)).to(torch.float32, memory_format=torch.channels_last)
+    weight, bias = 36.0 * torch.randint(-1, 2, (32, 32, 3, 3)), torch.arange(-16.0, 16.0)  # nothing is rounded
+    for residual, relu in ((None, False), (x.flip(0), True)):
+        yield _convolved, (x, weight, bias, residual, relu)
+
+
+def _convolved(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
+    conv = torch.nn.Conv2d(*weight.shape[:2], 3, padding=1).requires_grad_(False)
+    conv.weight.copy_(weight), conv.bias.copy_(bias)
+    return FusedConv(conv, x.device, x.dtype, x.shape[-1])(x, None, residual, relu)
 
 
 def _paths(search_state: SearchState, settings: SearchConfig) -> list[Tensor]:
