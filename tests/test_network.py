@@ -59,7 +59,7 @@ def test_pooling() -> None:
     assert torch.equal(pool(wide, None)[:, 64:], wide.amax((2, 3)))
 
 
-TWO_HEADS = NetworkConfig(blocks=2, channels=32, pooling_every=0, heads={"policy": 1.0, "value": 1.0})
+TWO_HEADS = NetworkConfig(blocks=2, channels=64, pooling_every=0, heads={"policy": 1.0, "value": 1.0})
 
 
 @pytest.mark.parametrize("settings", [SMALL, TWO_HEADS])
@@ -67,16 +67,16 @@ TWO_HEADS = NetworkConfig(blocks=2, channels=32, pooling_every=0, heads={"policy
 @pytest.mark.parametrize("num_globals", [0, 2])
 def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: float, num_globals: int) -> None:
     network = make_network(settings, num_globals)
-    planes, numbers = make_input(6, 7)
-    given = planes, numbers[:, :num_globals]
+    given = [part[:, :number] for part, number in zip(make_input(6, 7), (PLANES, num_globals), strict=True)]
     on_board = torch.ones(6, 7, 7, dtype=torch.bool)
-    on_board[0, 3:], on_board[0, :, 3:] = False, False
-    planes[0] *= on_board[0]
+    on_board[0, 3:] = on_board[0, :, 3:] = False
+    given[0][0] *= on_board[0]
     playing = inference_copy(network, "cpu", dtype)
     tiled = [layer for layer in playing.network.modules() if getattr(layer, "tiles", None) is not None]
     assert bool(tiled) == (settings is TWO_HEADS and dtype == torch.float32)
-    x = torch.randn(18, 32, 7, 7)  # of which the first 16 are computed together
-    assert all(torch.equal(layer(x, None, x)[[3, 17]], layer(x[[3, 17]], None, x[[3, 17]])) for layer in tiled)
+    for layer, x in zip(tiled, [torch.randn(33, 64, side, side) for side in (7, 8, 9)], strict=False):
+        alone, together = layer(x[[3, 32]], None, x[[3, 32]]), layer(x, None, x)
+        assert torch.equal(alone, together[[3, 32]]) and (together - (layer.conv(x) + x).relu()).abs().max() < tolerance
     for mask in (None, on_board):
         for name, output in playing(*given, mask).items():
             assert output.dtype == torch.float32 and not output.requires_grad

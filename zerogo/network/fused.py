@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from zerogo import kernels
 
 PACKED_FOR = 64  # positions in the batch for which weights are packed
-# For tiles: on 5x5 they are slower than oneDNN, and one thread makes them.
-FEWEST_POINTS, FEWEST_CHANNELS, MOST_THREADS = 7, 32, 2
+# Where `kernels.cpu.winograd` is faster than oneDNN. Its changes of basis use one thread, however many there are.
+LEAST_SIDE, FEWEST_CHANNELS, MOST_THREADS = 7, 64, 2
 PADDED_TO = 32  # planes are padded to a multiple of this on CUDA: an H100 takes 57 µs for 32 planes, 500 for 17
 
 
@@ -95,7 +95,7 @@ class FusedConv(nn.Module):
         self.packed, self.tiles = conv.weight.detach(), None
         is_plain = conv.kernel_size == (3, 3) and conv.padding == conv.dilation == (1, 1)
         is_plain &= conv.in_channels == conv.out_channels and conv.bias is not None
-        if self.in_one_step and dtype == torch.float32 and is_plain and conv.in_channels % FEWEST_CHANNELS == 0:
+        if self.in_one_step and dtype == torch.float32 and is_plain and conv.in_channels >= FEWEST_CHANNELS:
             self.tiles = in_tiles(self.packed)
         channels = conv.in_channels, conv.out_channels
         self.fuses_relu = conv.dilation == (1, 1) and _can_fuse_relu(channels, conv.kernel_size[0], size, dtype, device)
@@ -115,7 +115,7 @@ class FusedConv(nn.Module):
             else:
                 y = torch.cudnn_convolution_add_relu(x, conv.weight, residual.to(x.dtype), 1.0, *geometry)
             return finish(y, on_board, False)
-        may_tile = self.tiles is not None and x.shape[-1] >= FEWEST_POINTS
+        may_tile = self.tiles is not None and x.shape[-2] == x.shape[-1] >= LEAST_SIDE
         if may_tile and (residual is None or residual.shape == x.shape) and torch.get_num_threads() <= MOST_THREADS:
             if (fast := kernels.module_for("winograd", x.device)) is not None:
                 return finish(fast.convolve(x, self.tiles, conv.bias, residual, relu), on_board, False)

@@ -35,7 +35,7 @@ from zerogo.features import Encoder
 from zerogo.features.readings import read_ladders, read_tactics
 from zerogo.kernels.shared import NULL_NODE, ROOT
 from zerogo.network import inference_copy, pool
-from zerogo.network.fused import FusedConv, finish
+from zerogo.network.fused import finish, in_tiles
 from zerogo.network.trainer import Targets, loss_terms
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules, own_actions
@@ -264,18 +264,19 @@ def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
         yield _kept, (search_state,)
 
 
-def _winograd_cases(games: board.State, _kind: str) -> Iterator[Case]:
-    number, size = games.black.shape
-    x = torch.randint(-2, 3, (number, 32, size, size)).to(torch.float32, memory_format=torch.channels_last)
-    weight, bias = 36.0 * torch.randint(-1, 2, (32, 32, 3, 3)), torch.arange(-16.0, 16.0)  # nothing is rounded
-    for residual, relu in ((None, False), (x.flip(0), True)):
-        yield _convolved, (x, weight, bias, residual, relu)
+def _winograd_cases(_games: board.State, _kind: str) -> Iterator[Case]:
+    weight, bias = 36.0 * torch.randint(-1, 2, (64, 64, 3, 3)), torch.arange(-32.0, 32.0)  # nothing is rounded
+    for side in (7, 8, 9):  # whose last tiles have one, two and three lines; more boards than are computed at once
+        x = torch.randint(-2, 3, (33, 64, side, side)).to(torch.float32)
+        for residual, relu in ((None, False), (x.flip(0), True)):
+            yield _convolved, (x, weight, bias, residual, relu)
 
 
 def _convolved(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
-    conv = torch.nn.Conv2d(*weight.shape[:2], 3, padding=1).requires_grad_(False)
-    conv.weight.copy_(weight), conv.bias.copy_(bias)
-    return FusedConv(conv, x.device, x.dtype, x.shape[-1])(x, None, residual, relu)
+    if (fast := kernels.module_for("winograd", x.device)) is not None:
+        return fast.convolve(x, in_tiles(weight), bias, residual, relu)
+    y = torch.conv2d(x, weight, bias, padding=1)
+    return finish(y if residual is None else y + residual, None, relu)
 
 
 def _paths(search_state: SearchState, settings: SearchConfig) -> list[Tensor]:

@@ -1,9 +1,9 @@
 """3x3 convolutions for playing by Winograd's minimal filtering, F(3x3, 3x3) of https://arxiv.org/abs/1509.09308.
 
 A tile of 3x3 outputs has 5x5 inputs. In another basis its convolution takes 25 multiplications for each pair of
-channels instead of 81: 25 products of matrices, which torch computes. The kernels change the basis. With AVX2 that is
-1.2 times (7x7, 64 channels) to 1.9 times (9x9, 96) as fast as oneDNN, with errors of 1e-5 where oneDNN has 1e-6. What
-it computes for a board does not depend on the number of boards."""
+channels instead of 81: 25 products of matrices, which torch computes. The kernels change the basis. With AVX2 and
+batches of 8 and more that is 1.2 times (7x7, 64 channels) to 1.9 times (9x9, 96) as fast as oneDNN, with errors of 1e-5
+where oneDNN has 1e-6. What it computes for a board does not depend on the number of boards."""
 
 from collections.abc import Callable
 from functools import cache
@@ -15,7 +15,7 @@ from torch import Tensor
 from zerogo.kernels.cpu import array, kernel, part
 
 TILE, SPREAD = 3, 5  # sides of a tile's outputs and inputs
-AT_ONCE = 16  # boards, whose tiles stay in the processor's cache
+AT_ONCE = 3_000_000  # bytes of tiles and products: more would not stay in the processor's cache
 
 
 def convolve(x: Tensor, weights: Tensor, bias: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
@@ -25,14 +25,16 @@ def convolve(x: Tensor, weights: Tensor, bias: Tensor, residual: Tensor | None, 
     boards = x.permute(0, 2, 3, 1).contiguous()
     added = boards if residual is None else residual.permute(0, 2, 3, 1).contiguous()
     number, side, _, channels = boards.shape
-    y, tiles_a_board = torch.empty_like(boards), (-(-side // TILE)) ** 2
-    tiles = boards.new_empty(SPREAD * SPREAD, min(number, AT_ONCE) * tiles_a_board, channels)
-    sums, to_tiles, from_tiles = torch.empty_like(tiles), _to_basis(channels), _from_basis(channels)
-    for first in range(0, number, AT_ONCE):
-        here = slice(first, min(first + AT_ONCE, number))
-        used = slice((here.stop - first) * tiles_a_board)
+    y, to_tiles, from_tiles = torch.empty_like(boards), _to_basis(channels), _from_basis(channels)
+    tiles_a_board, sums = (-(-side // TILE)) ** 2, boards.new_empty(0, 0, 0)
+    at_once = max(1, AT_ONCE // (2 * 4 * SPREAD * SPREAD * tiles_a_board * channels))
+    for first in range(0, number, at_once):
+        here = slice(first, min(first + at_once, number))
+        shape = SPREAD * SPREAD, (here.stop - first) * tiles_a_board, channels
+        if sums.shape != shape:  # contiguous also for the last boards: else torch rounds in another way
+            tiles, sums = boards.new_empty(shape), boards.new_empty(shape)
         to_tiles(array(boards[here]), array(tiles))
-        torch.bmm(tiles[:, used], weights, out=sums[:, used])
+        torch.bmm(tiles, weights, out=sums)
         from_tiles(array(sums), array(bias), array(added[here]), residual is not None, relu, array(y[here]))
     return y.permute(0, 3, 1, 2)
 
