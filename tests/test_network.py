@@ -47,15 +47,13 @@ def test_a_fresh_network_knows_nothing(training: bool) -> None:
 
 
 def test_pooling() -> None:
-    x = torch.relu(torch.randn(2, 5, 6, 6))
-    on_board = torch.ones(2, 6, 6, dtype=torch.bool)
-    mean = x.mean((2, 3))
+    x, on_board = torch.relu(torch.randn(2, 5, 6, 6)), torch.ones(2, 6, 6, dtype=torch.bool)
+    mean, wide = x.mean((2, 3)), torch.relu(torch.randn(2, 32, 6, 6))
     # By area: ((6 - 14)^2 / 100 - 0.1), as in KataGo.
     for by_area, last in ((False, x.amax((2, 3))), (True, mean * (0.64 - 0.1))):
         expected = torch.cat([mean, mean * -0.8, last], dim=1)
         for mask in (None, on_board):
             assert torch.allclose(pool(x, mask, by_area), expected, atol=1e-6)
-    wide = torch.relu(torch.randn(2, 32, 6, 6))
     assert torch.equal(pool(wide, None)[:, 64:], wide.amax((2, 3)))
 
 
@@ -72,15 +70,17 @@ def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: 
     on_board[0, 3:] = on_board[0, :, 3:] = False
     given[0][0] *= on_board[0]
     playing = inference_copy(network, "cpu", dtype)
-    tiled = [layer for layer in playing.network.modules() if getattr(layer, "tiles", None) is not None]
-    assert bool(tiled) == (settings is TWO_HEADS and dtype == torch.float32)
-    for layer, x in zip(tiled, [torch.randn(33, 64, side, side) for side in (7, 8, 9)], strict=False):
-        alone, together = layer(x[[3, 32]], None, x[[3, 32]]), layer(x, None, x)
-        assert torch.equal(alone, together[[3, 32]]) and (together - (layer.conv(x) + x).relu()).abs().max() < tolerance
     for mask in (None, on_board):
         for name, output in playing(*given, mask).items():
             assert output.dtype == torch.float32 and not output.requires_grad
             assert (output - network(*given, mask)[name]).abs().max() < tolerance, name
+    tiled = [layer for layer in playing.network.modules() if getattr(layer, "tiles", None)]
+    assert bool(tiled) == (settings is TWO_HEADS and dtype == torch.float32)
+    for layer, x in zip(tiled, [torch.randn(60, 64, side, side) for side in (7, 8, 9)], strict=False):
+        learning = fused.Conv2d(64, 64, 3, padding=1, bias=False)(x)
+        assert "ConvolutionBackward0" not in str(learning.grad_fn), "in tiles, too; test_trials compares gradients"
+        alone, together = layer(x[[3, 32]], None, x[[3, 32]]), layer(x, None, x)
+        assert torch.equal(alone, together[[3, 32]]) and (together - (layer.conv(x) + x).relu()).abs().max() < tolerance
 
 
 @interpreted

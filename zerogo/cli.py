@@ -207,12 +207,15 @@ def set_up(
     one that a run has chosen for run.precision=auto, empty for none. needed: as for `pick_proven_dtype`."""
     from zerogo import kernels, tuning
     from zerogo.features import make_encoder
+    from zerogo.network.fused import is_worth_tiles
     from zerogo.system import runtime
 
     tuning.set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
     device = runtime.pick_device(config.run.device)
     needed = {*needed, *make_encoder(config.features.encoder, False).readers}
+    if is_worth_tiles(config.network.channels, config.game.largest_size, device):
+        needed.add("winograd")
     return Setup(config, device, tuning.pick_proven_dtype(config, device, needed, precision), checkpoints or {})
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from zerogo import kernels
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError, quote
-from zerogo.network.fused import FusedConv, fast_relu, finish, pad_inputs_, pad_planes
+from zerogo.network.fused import Conv2d, FusedConv, fast_relu, finish, pad_inputs_, pad_planes
 
 OFF_BOARD_LOGIT = -5000.0  # finite, so that zero times it is zero in a cross-entropy
 READOUT_STD = 1e-3  # of the last layers: a fresh network is near uniform and near zero, but passes gradients
@@ -90,7 +90,7 @@ class ConvNorm(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, kernel: int) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False)
+        self.conv = Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False)
         self.norm = MaskedNorm(outputs)
         if not self.conv.weight.is_meta:  # for weights without memory torch would load its compiler, for seconds
             nn.init.kaiming_normal_(self.conv.weight, mode="fan_in", nonlinearity="relu")
@@ -287,7 +287,7 @@ class InferenceNetwork:
         torch._foreach_copy_(_weights(self.network), _weights(new))
         for layer, new_layer in zip(self.network.modules(), new.modules(), strict=True):
             if isinstance(layer, FusedConv) and layer.in_one_step:  # on a CPU, where there are no graphs
-                layer.packed, layer.tiles = new_layer.packed, new_layer.tiles  # in oneDNN's layout, and for tiles
+                layer.packed, layer.tiles = new_layer.packed, {}  # in oneDNN's layout, and for tiles
 
 
 def _weights(playing: Network) -> list[Tensor]:

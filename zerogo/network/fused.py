@@ -1,7 +1,8 @@
-"""Convolutions for playing: what follows a convolution is folded into it, and its weights are packed."""
+"""Faster convolutions: in tiles, and for playing with what follows folded in and with packed weights."""
 
 import math
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -70,11 +71,28 @@ def _can_fuse_relu(channels: tuple[int, int], kernel: int, size: int, dtype: tor
     return all((finished - sums).norm() <= 0.02 * sums.norm() for finished, sums in pairs)  # not so for NaN
 
 
-def in_tiles(weight: Tensor) -> Tensor:
-    """Returns the weights of a 3x3 convolution [outputs, inputs, 3, 3] for `kernels.cpu.winograd`: float32
-    [25, inputs, outputs]."""
-    basis = weight.new_tensor([[3, 0, 0], [-3, -3, -3], [-1, 1, -1], [1, 2, 4], [0, 0, 6]], dtype=torch.float64) / 6
-    return torch.einsum("ik,ockl,jl->ijco", basis, weight.to(basis), basis).flatten(0, 1).to(torch.float32).contiguous()
+def is_worth_tiles(channels: int, side: int, device: torch.device) -> bool:
+    """Returns whether 3x3 convolutions in tiles are faster, for so many channels in and out on boards of a side."""
+    return device.type == "cpu" and channels >= FEWEST_CHANNELS and side >= LEAST_SIDE
+
+
+def _tiles_for(conv: nn.Conv2d, x: Tensor) -> ModuleType | None:
+    """Returns the kernels for a convolution of x in tiles, None where there are none or they are slower."""
+    if conv.kernel_size != (3, 3) or conv.padding != (1, 1) or conv.dilation != (1, 1):
+        return None
+    is_plain = conv.in_channels == conv.out_channels and x.shape[-2] == x.shape[-1]
+    is_plain &= x.dtype == conv.weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    is_worth = is_plain and is_worth_tiles(conv.in_channels, x.shape[-1], x.device)
+    return kernels.module_for("winograd", x.device) if is_worth and torch.get_num_threads() <= MOST_THREADS else None
+
+
+class Conv2d(nn.Conv2d):
+    """torch's convolution, computed in tiles where that is faster."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the output: [B, inputs, N, N] -> [B, outputs, N, N]."""
+        fast = None if self.bias is not None else _tiles_for(self, x)
+        return super().forward(x) if fast is None else fast.Convolution.apply(x, self.weight)
 
 
 class FusedConv(nn.Module):
@@ -84,19 +102,15 @@ class FusedConv(nn.Module):
     On 9x9, 256 games, 32 channels, one Zen 5 core, bf16: 0.90 ms for the convolution, and 0.14 and 0.09 more if
     residual and relu were separate steps. The weights are packed for oneDNN, which would otherwise pack them at every
     call: a tenth to a quarter of the network's time for one position, a twentieth for 32. size: the board's side for
-    which oneDNN packs; other sides work, too. tiles: the weights for `kernels.cpu.winograd`, which is faster still in
-    float32, where it can compute the convolution."""
+    which oneDNN packs; other sides work, too. tiles: by the board's side, the weights for `kernels.cpu.winograd`, which
+    is faster still in float32, where it can compute the convolution; made when first needed."""
 
     def __init__(self, conv: nn.Conv2d, device: torch.device, dtype: torch.dtype, size: int) -> None:
         super().__init__()
         self.conv = conv.to(device=device, dtype=dtype, memory_format=torch.channels_last)
         has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
         self.in_one_step = device.type == "cpu" and has_onednn
-        self.packed, self.tiles = conv.weight.detach(), None
-        is_plain = conv.kernel_size == (3, 3) and conv.padding == conv.dilation == (1, 1)
-        is_plain &= conv.in_channels == conv.out_channels and conv.bias is not None
-        if self.in_one_step and dtype == torch.float32 and is_plain and conv.in_channels >= FEWEST_CHANNELS:
-            self.tiles = in_tiles(self.packed)
+        self.packed, self.tiles = conv.weight.detach(), dict[int, Tensor]()
         channels = conv.in_channels, conv.out_channels
         self.fuses_relu = conv.dilation == (1, 1) and _can_fuse_relu(channels, conv.kernel_size[0], size, dtype, device)
         if self.in_one_step and hasattr(torch.ops.mkldnn, "_reorder_convolution_weight"):
@@ -115,10 +129,10 @@ class FusedConv(nn.Module):
             else:
                 y = torch.cudnn_convolution_add_relu(x, conv.weight, residual.to(x.dtype), 1.0, *geometry)
             return finish(y, on_board, False)
-        may_tile = self.tiles is not None and x.shape[-2] == x.shape[-1] >= LEAST_SIDE
-        if may_tile and (residual is None or residual.shape == x.shape) and torch.get_num_threads() <= MOST_THREADS:
-            if (fast := kernels.module_for("winograd", x.device)) is not None:
-                return finish(fast.convolve(x, self.tiles, conv.bias, residual, relu), on_board, False)
+        if (residual is None or residual.shape == x.shape) and (fast := _tiles_for(conv, x)) is not None:
+            if (side := x.shape[-1]) not in self.tiles:
+                self.tiles[side] = fast.in_tiles(conv.weight, side)
+            return finish(fast.convolve(x, self.tiles[side], conv.bias, residual, relu), on_board, False)
         if not self.in_one_step:
             if (fast := kernels.module_for("epilogues", x.device)) is not None:
                 return fast.finish_(self.sums(x), conv.bias, residual, on_board, relu)

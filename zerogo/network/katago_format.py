@@ -24,6 +24,7 @@ from zerogo.config import Config, FeaturesConfig, NetworkConfig, RunConfig
 from zerogo.config.sections import KATAGO_HEADS
 from zerogo.errors import InputError
 from zerogo.features import ENCODERS
+from zerogo.network.fused import Conv2d
 from zerogo.network.katago import (
     ACTIVATIONS,
     GLOBALS,
@@ -444,7 +445,7 @@ def _conv(file: Stream, old: Layer, inputs: int, outputs: int | None = None, sha
         return old
     padding = [side // 2 * step for side, step in zip(sides, dilation, strict=True)]
     with torch.device("meta"):
-        conv = nn.Conv2d(inputs, outputs, tuple(sides), padding=tuple(padding), dilation=tuple(dilation), bias=False)
+        conv = Conv2d(inputs, outputs, tuple(sides), padding=tuple(padding), dilation=tuple(dilation), bias=False)
     conv.weight = nn.Parameter(weight.permute(3, 2, 0, 1).contiguous())
     return conv
 

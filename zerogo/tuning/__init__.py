@@ -110,9 +110,10 @@ def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: s
 def _precision_question(config: Config, device: torch.device) -> Question:
     whole = config.to_dict()
     sections = {name: whole[name] for name in ("network", "features")} | {"game": {"size": config.game.largest_size}}
-    is_gpu = device.type == "cuda"  # where the speed of a network is that of the kernels, too
-    facts = gpu_facts(device) | {"source": kernels.source_digest("cuda")} if is_gpu else cpu_facts()
-    return {"task": ["precision", sections, device.type]} | facts
+    sections["run"] = {name: whole["run"][name] for name in ("kernels", "threads")}
+    facts = gpu_facts(device) if device.type == "cuda" else cpu_facts()
+    # The speed of a network is that of the kernels, too.
+    return {"task": ["precision", sections, device.type]} | facts | {"source": kernels.source_digest(device.type)}
 
 
 # Processes

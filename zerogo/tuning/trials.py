@@ -35,7 +35,7 @@ from zerogo.features import Encoder
 from zerogo.features.readings import read_ladders, read_tactics
 from zerogo.kernels.shared import NULL_NODE, ROOT
 from zerogo.network import inference_copy, pool
-from zerogo.network.fused import finish, in_tiles
+from zerogo.network.fused import finish
 from zerogo.network.trainer import Targets, loss_terms
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules, own_actions
@@ -265,18 +265,28 @@ def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
 
 
 def _winograd_cases(_games: board.State, _kind: str) -> Iterator[Case]:
-    weight, bias = 36.0 * torch.randint(-1, 2, (64, 64, 3, 3)), torch.arange(-32.0, 32.0)  # nothing is rounded
-    for side in (7, 8, 9):  # whose last tiles have one, two and three lines; more boards than are computed at once
-        x = torch.randint(-2, 3, (33, 64, side, side)).to(torch.float32)
+    weight, bias = 576.0 * torch.randint(-1, 2, (64, 64, 3, 3)), torch.arange(-32.0, 32.0)  # nothing is rounded
+    for side in (5, 7, 9, 10):  # with tiles of both kinds, whole and not; more boards than are computed at once
+        x = torch.randint(-1, 2, (49, 64, side, side)).to(torch.float32)
         for residual, relu in ((None, False), (x.flip(0), True)):
             yield _convolved, (x, weight, bias, residual, relu)
+        yield _differentiated, (x, weight, x.flip(0))
 
 
 def _convolved(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
     if (fast := kernels.module_for("winograd", x.device)) is not None:
-        return fast.convolve(x, in_tiles(weight), bias, residual, relu)
+        return fast.convolve(x, fast.in_tiles(weight, x.shape[-1]), bias, residual, relu)
     y = torch.conv2d(x, weight, bias, padding=1)
     return finish(y if residual is None else y + residual, None, relu)
+
+
+def _differentiated(x: Tensor, weight: Tensor, gradient: Tensor) -> list[Tensor]:
+    """Returns a convolution in training and the gradients of its inputs and weights, those of weights in units whose
+    fractions are not rounded."""
+    x, weight = (numbers.detach().requires_grad_() for numbers in (x, weight))
+    fast = kernels.module_for("winograd", x.device)
+    y = torch.conv2d(x, weight, padding=1) if fast is None else fast.Convolution.apply(x, weight)
+    return [y.detach(), *torch.autograd.grad(y, (x, weight), gradient)]
 
 
 def _paths(search_state: SearchState, settings: SearchConfig) -> list[Tensor]:
@@ -384,6 +394,7 @@ def precision(sections: dict[str, Any], kind: str) -> dict[str, list[float]]:
     """Returns how many positions a second a network of the config's shape evaluates on a kind of device, and how many
     samples it learns from, in each precision; they take turns. What the optimiser adds is float32 in any case."""
     config, device, rates = from_dict(sections), torch.device(kind), {}
+    tuning.set_up_cpu(config.run.threads)
     works = {name: _of_network(config, dtype, device) for name, dtype in tuning.PRECISIONS.items()}
     for _ in range(TURNS):
         for name, (evaluation, learning) in works.items():
@@ -395,6 +406,7 @@ def precision(sections: dict[str, Any], kind: str) -> dict[str, list[float]]:
 def _of_network(config: Config, dtype: torch.dtype, device: torch.device) -> list[tuple[Callable[[], Any], int]]:
     """Returns an evaluation of a network, and a step of learning but for the update, with how many positions each is
     about."""
+    kernels.choose(config.run.kernels)
     network, side = fresh_network(config).to(device), config.game.largest_size
     fitting = int(OPERATIONS[device.type] / network.num_operations(side))
     number = max(tuning.EVALUATIONS_A_SAMPLE, min(MOST_EVALUATED[device.type], fitting))
