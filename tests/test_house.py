@@ -19,7 +19,7 @@ PACKAGE = ROOT / "zerogo"
 LAYER_OF = {name: layer for layer, names in enumerate(tables("house")["layers"]) for name in names}
 
 # Lines that the whole package may have, at 120 columns; 22,500 is the aim. It rises only for a gain that was measured.
-MOST_LINES = 31_278  # for KataGo's networks, for what tries kernels before they are used, for faster networks
+MOST_LINES = 31_297  # for KataGo's networks, for what tries kernels before they are used, for faster networks
 MOST_PAGE_LINES = 1300  # of the tab's JavaScript and CSS; a played game is a state machine that needs no browser
 MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 121, 13_500, 6_980
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25

@@ -286,8 +286,8 @@ class InferenceNetwork:
         assert new.num_planes == self.num_planes, f"{new.num_planes} planes in place of {self.num_planes}"
         torch._foreach_copy_(_weights(self.network), _weights(new))
         for layer, new_layer in zip(self.network.modules(), new.modules(), strict=True):
-            if isinstance(layer, FusedConv) and layer.in_one_step:  # on a CPU, where there are no graphs
-                layer.packed, layer.tiles = new_layer.packed, {}  # in oneDNN's layout, and for tiles
+            if isinstance(layer, FusedConv) and layer.conv.weight.device.type == "cpu":  # where there are no graphs
+                layer.packed, layer.tiles = new_layer.packed, {}  # in oneDNN's layout; those in tiles are made anew
 
 
 def _weights(playing: Network) -> list[Tensor]:

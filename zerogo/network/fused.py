@@ -14,6 +14,7 @@ from zerogo import kernels
 PACKED_FOR = 64  # positions in the batch for which weights are packed
 # Where `kernels.cpu.winograd` is faster than oneDNN. Its changes of basis use one thread, however many there are.
 LEAST_SIDE, FEWEST_CHANNELS, MOST_THREADS = 7, 64, 2
+FEWEST_LEARNED = 16  # boards at which it is faster in training, where weights change their basis at every step
 PADDED_TO = 32  # planes are padded to a multiple of this on CUDA: an H100 takes 57 µs for 32 planes, 500 for 17
 
 
@@ -73,17 +74,19 @@ def _can_fuse_relu(channels: tuple[int, int], kernel: int, size: int, dtype: tor
 
 def is_worth_tiles(channels: int, side: int, device: torch.device) -> bool:
     """Returns whether 3x3 convolutions in tiles are faster, for so many channels in and out on boards of a side."""
-    return device.type == "cpu" and channels >= FEWEST_CHANNELS and side >= LEAST_SIDE
+    is_large = channels >= FEWEST_CHANNELS and side >= LEAST_SIDE
+    return is_large and device.type == "cpu" and torch.get_num_threads() <= MOST_THREADS
 
 
 def _tiles_for(conv: nn.Conv2d, x: Tensor) -> ModuleType | None:
     """Returns the kernels for a convolution of x in tiles, None where there are none or they are slower."""
-    if conv.kernel_size != (3, 3) or conv.padding != (1, 1) or conv.dilation != (1, 1):
+    geometry = conv.kernel_size, conv.padding, conv.dilation, conv.stride, conv.groups, conv.padding_mode
+    if geometry != ((3, 3), (1, 1), (1, 1), (1, 1), 1, "zeros") or conv.in_channels != conv.out_channels:
         return None
-    is_plain = conv.in_channels == conv.out_channels and x.shape[-2] == x.shape[-1]
-    is_plain &= x.dtype == conv.weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    is_plain = x.ndim == 4 and x.shape[-2] == x.shape[-1] and x.dtype == conv.weight.dtype == torch.float32
+    is_plain &= not torch.is_autocast_enabled("cpu")
     is_worth = is_plain and is_worth_tiles(conv.in_channels, x.shape[-1], x.device)
-    return kernels.module_for("winograd", x.device) if is_worth and torch.get_num_threads() <= MOST_THREADS else None
+    return kernels.module_for("winograd", x.device) if is_worth else None
 
 
 class Conv2d(nn.Conv2d):
@@ -91,7 +94,7 @@ class Conv2d(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the output: [B, inputs, N, N] -> [B, outputs, N, N]."""
-        fast = None if self.bias is not None else _tiles_for(self, x)
+        fast = None if self.bias is not None or len(x) < FEWEST_LEARNED else _tiles_for(self, x)
         return super().forward(x) if fast is None else fast.Convolution.apply(x, self.weight)
 
 
@@ -130,9 +133,10 @@ class FusedConv(nn.Module):
                 y = torch.cudnn_convolution_add_relu(x, conv.weight, residual.to(x.dtype), 1.0, *geometry)
             return finish(y, on_board, False)
         if (residual is None or residual.shape == x.shape) and (fast := _tiles_for(conv, x)) is not None:
-            if (side := x.shape[-1]) not in self.tiles:
-                self.tiles[side] = fast.in_tiles(conv.weight, side)
-            return finish(fast.convolve(x, self.tiles[side], conv.bias, residual, relu), on_board, False)
+            tiles, side = self.tiles, x.shape[-1]  # which `load_` may replace meanwhile
+            if side not in tiles:
+                tiles[side] = fast.in_tiles(conv.weight, side)
+            return finish(fast.convolve(x, tiles[side], conv.bias, residual, relu), on_board, False)
         if not self.in_one_step:
             if (fast := kernels.module_for("epilogues", x.device)) is not None:
                 return fast.finish_(self.sums(x), conv.bias, residual, on_board, relu)

@@ -2,7 +2,9 @@
 
 A tile of 3x3 outputs has 5x5 inputs. In another basis its convolution takes 25 multiplications for each pair of
 channels instead of 81: 25 products of matrices, which torch computes. Tiles of 4x4 take 36 instead of 144. The kernels
-change the basis. What is computed for a board does not depend on the number of boards."""
+change the basis. With AVX2 and batches of 64 that is 1.2 (7x7, 64 channels) to 1.9 times (9x9, 96) as fast as oneDNN,
+and errors are 1e-6 of the result where oneDNN's are 3e-7. What is computed for a board does not depend on the number of
+boards. A NaN spreads over its tile."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from zerogo.kernels.cpu import array, kernel, part
 
@@ -36,14 +39,14 @@ def _tiles(side: int, tile: int) -> int:
 
 @cache
 def _of_weights(tile: int) -> tuple[Tensor, float]:
-    """Returns the change of basis for 3x3 weights, float32 [products, 9], and by what its result must be divided."""
+    """Returns the change of basis for 3x3 weights, float32 [products, 9], times a number, and that number."""
     line = torch.tensor(WEIGHTS[tile], dtype=torch.float32)
     return torch.kron(line, line), float(line[-1, -1] ** 2)
 
 
 def in_tiles(weight: Tensor, side: int) -> Tensor:
     """Returns the weights of a convolution, [outputs, inputs, 3, 3], for `convolve`: [products, inputs, outputs], in
-    the tiles with which a board of a side takes fewer multiplications."""
+    the tiles with which a board of a side takes fewer multiplications; `convolve` sees which by their number."""
     change, divisor = _of_weights(_tile_for(side))
     planes = weight.permute(2, 3, 1, 0).reshape(9, -1) / divisor
     return (change @ planes).view(-1, weight.shape[1], weight.shape[0])
@@ -52,17 +55,19 @@ def in_tiles(weight: Tensor, side: int) -> Tensor:
 def convolve(x: Tensor, weights: Tensor, bias: Tensor | None, residual: Tensor | None, relu: bool) -> Tensor:
     """Returns the convolution plus bias and residual, then relu if asked for: float32 [B, C, N, N], channels_last.
 
-    x, residual: float32 [B, C, N, N]. weights: float32 of `in_tiles`. bias: float32 [C]."""
+    x, residual: float32 [B, C, N, N]. weights: float32 of `in_tiles`. bias: float32 [C], None for none. Without
+    gradients: see `Convolution`."""
     boards = _with_channels_last(x)
     added = boards if residual is None else _with_channels_last(residual)
     tile, channels = round(len(weights) ** 0.5) - 2, boards.shape[3]
     bias = boards.new_zeros(channels) if bias is None else bias
-    y, from_tiles = torch.empty_like(boards), _from_tiles(channels, tile)
+    result = torch.empty_like(x, memory_format=torch.channels_last)
+    y, from_tiles = result.permute(0, 2, 3, 1), _from_tiles(channels, tile)
     for here, tiles, sums in _parts(boards, tile):
         _to_tiles(channels, tile, False)(array(boards[here]), array(tiles))
         torch.bmm(tiles, weights, out=sums)
         from_tiles(array(sums), array(bias), array(added[here]), residual is not None, relu, array(y[here]))
-    return y.permute(0, 3, 1, 2)
+    return result
 
 
 def _with_channels_last(x: Tensor) -> Tensor:
@@ -70,19 +75,20 @@ def _with_channels_last(x: Tensor) -> Tensor:
 
 
 def _parts(boards: Tensor, tile: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yields which boards are computed at once, and memory for two tensors of their tiles: [products, tiles, C].
+    """Yields which boards are computed at once, and memory for two tensors of their tiles, [products, tiles, C], which
+    serves the next boards, too.
 
     Contiguous also for the last boards: else torch rounds in another way."""
     number, side, _, channels = boards.shape
-    products, tiles_a_board, first = _products(tile), _tiles(side, tile), boards.new_empty(0)
+    products, tiles_a_board = _products(tile), _tiles(side, tile)
     at_once = max(1, AT_ONCE // (2 * boards.element_size() * products * tiles_a_board * channels))
-    second = first
+    one = other = boards.new_empty(0)
     for start in range(0, number, at_once):
         here = slice(start, min(start + at_once, number))
         shape = products, (here.stop - start) * tiles_a_board, channels
-        if first.shape != shape:
-            first, second = boards.new_empty(shape), boards.new_empty(shape)
-        yield here, first, second
+        if one.shape != shape:
+            one, other = boards.new_empty(shape), boards.new_empty(shape)
+        yield here, one, other
 
 
 class Convolution(torch.autograd.Function):
@@ -95,11 +101,19 @@ class Convolution(torch.autograd.Function):
         return convolve(x, in_tiles(weight, x.shape[-1]), None, None, False)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the gradients of x and of the weights, both channels_last, from those of the outputs."""
+    @once_differentiable
+    @torch.autocast("cpu", enabled=False)
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Returns the gradients of x and of the weights, both channels_last, from those of the outputs; None for one
+        that is not needed."""
         x, weight = ctx.saved_tensors
-        turned = in_tiles(weight.flip(2, 3).transpose(0, 1), x.shape[-1])
-        return convolve(gradient, turned, None, None, False), _weight_gradient(x, gradient)
+        of_inputs = of_weights = None
+        if ctx.needs_input_grad[0]:
+            turned = in_tiles(weight.flip(2, 3).transpose(0, 1), x.shape[-1])
+            of_inputs = convolve(gradient, turned, None, None, False)
+        if ctx.needs_input_grad[1]:
+            of_weights = _weight_gradient(x, gradient)
+        return of_inputs, of_weights
 
 
 def _weight_gradient(x: Tensor, gradient: Tensor) -> Tensor:
@@ -158,6 +172,7 @@ def _to_tiles(channels: int, tile: int, is_gradient: bool) -> Callable:
         """Writes all tiles of the boards [B, N, N, C] in the other basis: [products, tiles, C]."""
         number, side = boards.shape[:2]
         wide, at = (side + tile - 1) // tile * tile, 0
+        # With room for six numbers of a line, of which the last may not matter, behind any tile.
         padded, half = np.zeros((wide + 6, wide + 6, channels), np.float32), np.zeros((6, 6, channels), np.float32)
         for board in range(number):
             for row in range(side):
