@@ -122,8 +122,8 @@ def test_convolutions_with_relu_by_cudnn(size: int, dtype, is_masked: bool, monk
 def test_the_copy_for_playing_takes_other_weights_in_its_places(dtype, packs: bool, monkeypatch) -> None:
     """As captured graphs want it, which there are where oneDNN has not packed the weights: there too they are right."""
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: packs)
-    first, planes_and_numbers = make_network(), make_input(6, 5)
-    second = make_network()
+    settings = NetworkConfig(**vars(SMALL) | {"channels": 64})  # so that tiles are computed, too
+    first, second, planes_and_numbers = make_network(settings), make_network(settings), make_input(6, 7)
     with torch.no_grad():
         for tensor in second.state_dict().values():
             if tensor.is_floating_point():

@@ -214,7 +214,7 @@ def set_up(
     kernels.choose(config.run.kernels)
     device = runtime.pick_device(config.run.device)
     needed = {*needed, *make_encoder(config.features.encoder, False).readers}
-    if is_worth_tiles(config.network.channels, config.game.largest_size, device):
+    if config.run.precision != "bfloat16" and is_worth_tiles(config.network.channels, config.game.largest_size, device):
         needed.add("winograd")
     return Setup(config, device, tuning.pick_proven_dtype(config, device, needed, precision), checkpoints or {})
 
