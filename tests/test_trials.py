@@ -95,7 +95,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Takes back what was refused, with all that was imported anew for it."""
     cpu = importlib.import_module("zerogo.kernels.cpu")
     before = {name: module for name, module in sys.modules.items() if name.startswith("zerogo.kernels.cpu")}
-    monkeypatch.setattr(kernels, "_refused", {kind: {} for kind in kernels.COMPILERS})
+    monkeypatch.setattr(kernels, "refused", {kind: {} for kind in kernels.COMPILERS})
     monkeypatch.setattr(kernels, "cpu", cpu)
     yield
     for name in [name for name in sys.modules if name.startswith("zerogo.kernels.cpu")]:

@@ -171,7 +171,7 @@ AUTO = tiny.config("run.precision=auto")
 def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
     """Makes another process answer questions, of which this one knows nothing; without a table there is none."""
     monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(kernels, "_refused", {kind: {} for kind in kernels.COMPILERS})
+    monkeypatch.setattr(kernels, "refused", {kind: {} for kind in kernels.COMPILERS})
     monkeypatch.setattr(kernels, "untried", {})
 
     def answer(table: dict | None = None, *, forgets: bool = True, keeps: bool = True) -> None:
@@ -254,14 +254,14 @@ def test_kernels_that_are_wrong_are_refused_by_name(stand_in: Callable) -> None:
     """A process goes on behind the one that ended; what is refused is said once, and torch does it."""
     stand_in({"tree": "SIGSEGV", "scoring": {"fault": "computes wrongly (pass_alive_rows)"}, "board": {}})
     with pytest.warns(UserWarning) as said:
-        found = tuning.prove_kernels(CPU, 9)
+        found, names = tuning.prove_kernels(CPU, 9), kernels.NAMES["cpu"]
     faults = {"tree": "ends with a segmentation fault", "scoring": "computes wrongly (pass_alive_rows)"}
-    names = kernels.NAMES["cpu"]
     assert found == {f"numba {name}": faults.get(name, "") for name in names} and tuning.prove_kernels(CPU, 9) == found
     sentences = [f"the kernel {name} by numba {faults[name]} on this machine: not used" for name in faults]
     assert [str(one.message) for one in said] == sentences
     assert {name for name in names if kernels.module_for(name, CPU) is None} == set(faults)
     assert kernels.in_use(CPU) == "kernels by numba but for tree, scoring, by torch"
+    assert tuning._precision_question(AUTO, CPU)["task"][1]["run"]["kernels"] == "plain"
     with kernels.plain():
         assert tuning.prove_kernels(CPU, 9) == {}, "not tried"
 

@@ -40,7 +40,7 @@ KEPT_FOLDERS = 4  # of compiled kernels in one place, one per version of zerogo
 OLDEST = (7, 5)  # the lowest compute capability for which Triton compiles
 PACKAGE = Path(__file__).parents[1]
 _only: tuple[str, str] | None = None  # see `only`
-_refused: dict[str, dict[str, str]] = {kind: {} for kind in COMPILERS}  # the reasons, by device type and name
+refused: dict[str, dict[str, str]] = {kind: {} for kind in COMPILERS}  # the reasons, by device type and name
 untried: dict[str, dict[int, Callable[[], object]]] = {}  # trials of kernels before their first use, by side of boards
 _trying = threading.RLock()
 
@@ -51,7 +51,7 @@ def module_for(name: str, device: torch.device) -> ModuleType | None:
     if _only is not None:
         return _module(*_only) if name == _only[0] else None
     try_first(name)
-    return _module(name, device.type) if name not in _refused.get(device.type, ()) else None
+    return _module(name, device.type) if name not in refused.get(device.type, ()) else None
 
 
 def try_first(name: str) -> None:
@@ -79,9 +79,9 @@ def are_in_use(kind: str) -> bool:
 def refuse(kind: str, name: str, why: str) -> bool:
     """Replaces kernels by torch from now on, and returns whether that is new. why: a sentence without its subject. The
     CPU's tactics and ladders then run as Python, which disables all of the CPU's kernels."""
-    if name in _refused[kind]:
+    if name in refused[kind]:
         return False
-    _refused[kind][name] = why
+    refused[kind][name] = why
     if kind == "cpu" and name in READERS:
         for module in [module for module in sys.modules if module.startswith(f"{__name__}.cpu")]:
             del sys.modules[module]
@@ -111,8 +111,8 @@ def _module(name: str, kind: str) -> ModuleType | None:
 def _obstacle(kind: str) -> str | None:
     """Returns why a device type has no kernels, None if it has them. Warns if the compiler does not work."""
     compiler = COMPILERS[kind]
-    if kind == "cpu" and (name := next((name for name in READERS if name in _refused[kind]), None)):
-        return f"as the kernel {name} by {compiler} {_refused[kind][name]}"
+    if kind == "cpu" and (name := next((name for name in READERS if name in refused[kind]), None)):
+        return f"as the kernel {name} by {compiler} {refused[kind][name]}"
     if importlib.util.find_spec(compiler) is None:
         return f"without {compiler}"
     try:
@@ -149,10 +149,10 @@ def in_use(device: torch.device) -> str:
     compiler = COMPILERS.get(device.type)
     if _only is not None or compiler is None:
         return "torch alone"
-    obstacle, refused = _obstacle(device.type), _refused[device.type]
+    obstacle, replaced = _obstacle(device.type), refused[device.type]
     if obstacle is not None:
         return f"torch alone, {obstacle}"
-    return f"kernels by {compiler}" + (f" but for {', '.join(refused)}, by torch" if refused else "")
+    return f"kernels by {compiler}" + (f" but for {', '.join(replaced)}, by torch" if replaced else "")
 
 
 def plain() -> AbstractContextManager[None]:

@@ -34,16 +34,14 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
 
 
 def pick_proven_dtype(config: Config, device: torch.device, needed: Collection[str], earlier: str = "") -> torch.dtype:
-    """Does what `prove_kernels` and `pick_dtype` do for a config, with one process for all trials, and returns the
-    dtype: rank 0's on all ranks. needed: those of `kernels.OPTIONAL` that the config needs; the others are tried before
-    their first use, by an opponent's encoder for example. earlier: the precision that this run picked on such a device
-    before. Raises InputError where that dtype does not work on a rank."""
+    """Does what `prove_kernels` and then `pick_dtype` do for a config, and returns the dtype: rank 0's on all ranks.
+    needed: those of `kernels.OPTIONAL` that the config needs; the others are tried before their first use, by an
+    opponent's encoder for example. earlier: the precision that this run picked on such a device before. Raises
+    InputError where that dtype does not work on a rank."""
     size, names = config.game.largest_size, kernels.ALL - (set(kernels.OPTIONAL) - set(needed))
     for name in kernels.ALL - names:
         if _kernel_questions(device, size, {name}):
             kernels.untried.setdefault(name, {})[size] = partial(prove_kernels, device, size, {name})
-    precision = [] if config.run.precision == "float32" else [_precision_question(config, device)]
-    ask([*_kernel_questions(device, size, names), *precision], device)
     prove_kernels(device, size, names)
     dtype = distributed.broadcast_from_rank0(pick_dtype, config.run.precision, device, config, earlier)
     return distributed.run_and_sync_errors(pick_dtype, str(dtype).removeprefix("torch."), device, config)
@@ -111,6 +109,8 @@ def _precision_question(config: Config, device: torch.device) -> Question:
     whole = config.to_dict()
     sections = {name: whole[name] for name in ("network", "features")} | {"game": {"size": config.game.largest_size}}
     sections["run"] = {name: whole["run"][name] for name in ("kernels", "threads")}
+    if kernels.refused.get(device.type):  # they might end this trial, too
+        sections["run"]["kernels"] = "plain"
     facts = gpu_facts(device) if device.type == "cuda" else cpu_facts()
     # The speed of a network is that of the kernels, too.
     return {"task": ["precision", sections, device.type]} | facts | {"source": kernels.source_digest(device.type)}
