@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 import tiny
@@ -122,11 +122,11 @@ WORDS += "selfplay.full_simulations=3 selfplay.cheap_simulations=2 selfplay.resi
 WORDS += ["selfplay.resign_min_ply=1"]
 FACTORS = {"search.algorithm": ("gumbel", "puct"), "search.keep_tree": ("true", "false")}
 FACTORS |= {"search.leaves": (1, 2), "selfplay.full_share": (1, 0.5)}
-# Any two of the first three factors come in all combinations, with the case "all"; the others are slow.
+# With the case "all" a search of each kind; the other combinations are slow.
 CASES = [
     pytest.param([f"{name}={of[k]}" for (name, of), k in zip(FACTORS.items(), places, strict=True)],
                  id="-".join(str(of[k]) for of, k in zip(FACTORS.values(), places, strict=True)),
-                 marks=[] if places in ((0, 1, 0, 1), (1, 0, 0, 1), (1, 1, 1, 1)) else [pytest.mark.slow])
+                 marks=[] if places == (1, 1, 0, 1) else [pytest.mark.slow])
     for places in itertools.product((0, 1), repeat=4)
 ]  # fmt: skip
 
@@ -343,7 +343,7 @@ def test_the_tab_thinks_on_the_device_with_kernels_that_were_tried(tmp_path: Pat
 @pytest.mark.parametrize("name", kernels.NAMES["cuda"])
 def test_a_right_kernel_passes_its_trial_on_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if pretend_cuda:  # interpreted, on few games; strings are read one by one
-        number = 3 if name in kernels.READERS else 5
+        number = 2 if name in kernels.READERS else 5
         monkeypatch.setattr(trials, "drawn_games", partial(trials.drawn_games, number=number))
     assert trials.kernel(name, "cuda", 3) == {}
 
@@ -351,7 +351,7 @@ def test_a_right_kernel_passes_its_trial_on_the_device(name: str, monkeypatch: p
 @counted
 def test_precision_is_tried_on_the_device() -> None:
     sections = {name: of for name, of in tiny.config().to_dict().items() if name in ("network", "features", "game")}
-    with kernels.plain():
+    with kernels.plain(), patch.multiple(tuning, ROUNDS=1, ROUND_SECONDS=0.0), patch.object(trials, "TURNS", 1):
         rates = trials.precision(sections, "cuda")
     assert rates.keys() == {"float32", "bfloat16"} and all(min(pair) > 0 for pair in rates.values())
 
