@@ -122,7 +122,7 @@ WORDS += "selfplay.full_simulations=3 selfplay.cheap_simulations=2 selfplay.resi
 WORDS += ["selfplay.resign_min_ply=1"]
 FACTORS = {"search.algorithm": ("gumbel", "puct"), "search.keep_tree": ("true", "false")}
 FACTORS |= {"search.leaves": (1, 2), "selfplay.full_share": (1, 0.5)}
-# With the case "all" a search of each kind; the other combinations are slow.
+# One combination and the case "all" have each value of the first three factors; the other combinations are slow.
 CASES = [
     pytest.param([f"{name}={of[k]}" for (name, of), k in zip(FACTORS.items(), places, strict=True)],
                  id="-".join(str(of[k]) for of, k in zip(FACTORS.values(), places, strict=True)),
