@@ -16,7 +16,7 @@ examples:
 one JSON query per line, as in KataGo's docs/Analysis_Engine.md:
   {"id":"a","rules":"tromp-taylor","komi":24.5,"boardXSize":5,"boardYSize":5,"moves":[["B","C3"]],"maxVisits":100}
 
-in KaTrain (Settings, Engine, custom command):
+in KaTrain (General & Engine Settings, Override Engine Command):
   zerogo analysis --checkpoint checkpoints/mine
 
 KataGo's own command line works, too: analysis -model FILE -config FILE -override-config "key=value,…". zerogo uses

@@ -308,7 +308,7 @@ PAGE = """# Settings
 
 For anyone who changes a setting of a run. `zerogo train --keys --markdown` makes this page.
 Give settings in a YAML file (`--config FILE`) or on the command line (`zerogo train search.c_puct=1.3`).
-Square brackets name the source of a default: KataGo's self-play, the Gumbel paper, or measured runs on 5x5."""
+Square brackets name the source of a setting: KataGo's self-play, the Gumbel paper, or our own runs."""
 
 
 def describe(as_page: bool = False) -> str:

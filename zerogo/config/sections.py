@@ -418,7 +418,7 @@ class SelfplayConfig(Section):
 class ReplayConfig(Section):
     """How long samples are kept, and how often they are learned from."""
 
-    min_window: int = option(250_000, "samples in the window before it grows (c) [KataGo]", 1, 10**10)
+    min_window: int = option(250_000, "samples in the window before it grows [KataGo]", 1, 10**10)
     capacity: int = option(2_000_000, "samples in memory at most, which limits the window", 1, 10**10)
     reuse: float = option(4.0, "training samples per new sample [KataGo; 2 measured on 5x5]", above=0, high=1000)
     shard_samples: int = option(4096, "samples in one file on disk", 1, 10**8)
