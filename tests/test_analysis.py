@@ -263,6 +263,12 @@ def test_visits_end_where_memory_does() -> None:
     assert needed <= 2**15 < 3 * needed
 
 
+def test_an_untrained_komi_is_named() -> None:
+    session = Session(dataclasses.replace(ANALYST, sizes={5: [1.0, 7.0]}))
+    session.ask(query())
+    assert "komi is 0.5, but mcts:16 learned only" in " ".join(session.warnings)
+
+
 def test_settings_of_all_queries() -> None:
     files = "-model mcts:8 -config none.cfg -override-config maxVisits=7,homeDataDir=/x"
     arguments = parse_arguments(f"analysis {files} -fast 1 run.kernels=plain".split())

@@ -126,6 +126,15 @@ def test_handicap_games_are_not_given_up_early() -> None:
     assert choice(game, analysis(game, {"E4": -1.0}, value=-1.0, score=-60)) == "E4"
 
 
+def test_a_game_stays_over_after_further_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, game = [], position("no stone")
+    monkeypatch.setattr("zerogo.players.move_choice.judge_stones", lambda state, *_, **__: seen.append(state.is_over))
+    for _ in range(4):
+        game.play(game.to_play, 25)
+        Judge(None)(game)
+    assert seen == [False, True, True, True]
+
+
 def test_ownership_decides_where_nothing_is_pass_alive() -> None:
     game = position("no stone", moves="B4 D2")
     assert Judge(None)(game).dead == set()

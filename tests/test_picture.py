@@ -68,15 +68,6 @@ def test_candidates_are_green_to_red_and_the_best_has_a_ring():
     assert image.shape[0] > drawn(caption="x").shape[0], "what the search found of the pass stands below"
 
 
-def test_candidates_without_a_number_are_dots():
-    stones = torch.zeros((5, 5), dtype=torch.int8)
-    moves = [tried(point, 30 - point, 0.0) for point in range(14)]
-    image, plain = drawn(stones, candidates=moves), drawn(stones)
-    assert changed_points(image, plain, 5) == {divmod(point, 5) for point in range(14)}
-    numbers, dot = ((cut(image, *point) != cut(plain, *point)).any(-1).sum() for point in ((0, 0), (2, 3)))
-    assert dot < numbers / 4
-
-
 def test_move_numbers_and_the_line_to_come():
     numbered = drawn(numbers={2: 7, 4: 8}, last_action=4)
     assert changed_points(numbered, drawn(), 3) == {(0, 2), (1, 1)}
@@ -87,16 +78,6 @@ def test_move_numbers_and_the_line_to_come():
     assert dark < 110 < 190 < pale
 
 
-def test_mosaic_has_titles_and_a_heading_in_lines():
-    images = [np.full((30, 100, 3), shade, dtype=np.uint8) for shade in (10, 20)]
-    plain, titled = picture.mosaic(images, 2), picture.mosaic(images, 2, titles=["one", "two " * 40])
-    headed = picture.mosaic(images, 2, titles=["one", "two"], heading="a heading " * 8)
-    assert plain.shape[1] == titled.shape[1] == headed.shape[1]
-    assert plain.shape[0] < titled.shape[0] < headed.shape[0] - 30
-    for whole in (titled, headed):
-        assert [int((whole == shade).all(-1).sum()) for shade in (10, 20)] == [3000, 3000]
-
-
 def test_planes_show_their_values():
     values = torch.tensor([[0.0, 1.0, -1.0], [0.5, 0.0, 0.0], [0.0, 0.0, 0.0]])
     image = plane_image(values, torch.zeros(3, 3), 20).astype(int)
@@ -105,9 +86,6 @@ def test_planes_show_their_values():
     assert full[2] > full[0] + 100 and less[0] > less[2] + 100 and full[0] < half[0] < none[0]
     with_stones = plane_image(torch.zeros(3, 3), some_stones(), cell=20).astype(int)
     assert with_stones[10, 50].max() < 60 and with_stones[30, 30].min() > 235
-    pair, names = torch.stack([values, values * 7]), ["0 own stones", "1 komi"]
-    both = picture.planes_image(pair, names, some_stones(), heading="two")
-    assert both.shape[0] > 121 and both.shape[1] == 2 * 121 + 3 * 8
 
 
 def test_winrate_chart_marks_the_moment():
@@ -117,4 +95,3 @@ def test_winrate_chart_marks_the_moment():
     rows, columns = np.nonzero((one == MARK).all(-1))
     later_rows, later_columns = np.nonzero((other == MARK).all(-1))
     assert rows.mean() < 60 < 120 < later_rows.mean() and columns.mean() < later_columns.mean()
-    assert picture.winrate_chart([0.7], 0, 200, 120, "").shape == (120, 200, 3)

@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +21,7 @@ from zerogo.board.flood import host_read_is_free
 from zerogo.board.symmetry import NUM_SYMMETRIES, transform_planes
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.players import katago
+from zerogo.players import katago, warning_of_komi
 from zerogo.players.analyst import Analyst
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules, coords
@@ -123,8 +123,11 @@ class AnalysisEngine:
         return self._cpu_width if host_read_is_free(torch.empty(0, device=self.analyst.device)) else sys.maxsize
 
     def _check_moves(self, record: GameRecord) -> None:
-        """Raises QueryError for an illegal move. Moves that a kept game shares are not checked again."""
-        game = self._game_of(record.rules, tuple(map(tuple, record.start())), COLOURS[record.first])
+        """Raises QueryError for an illegal move; like KataGo, takes moves that repeat an earlier position. Moves that a
+        kept game shares are not checked again."""
+        game = self._game_of(
+            replace(record.rules, superko="simple"), tuple(map(tuple, record.start())), COLOURS[record.first]
+        )
         if problem := game.go_to(record.played()):
             turn, action = len(game.moves), record.moves[len(game.moves)]
             raise QueryError(f"Illegal move {turn}: {coords.to_gtp(action, game.size)} ({problem})", "moves")
@@ -136,9 +139,10 @@ class AnalysisEngine:
         fitting = max(1, self.memory // bytes_a_node)
         limit = min(self.nodes, power_of_two(fitting + 1) // 2)
         visits = min(query.settings.max_visits, limit)
-        short = [("maxVisits", f"memory limits a search here to {limit} visits")]
-        for name, text in (*query.warnings, *(short if visits < query.settings.max_visits else ())):
-            if text not in self._warned:
+        short = f"memory limits a search here to {limit} visits" if visits < query.settings.max_visits else ""
+        komi = warning_of_komi(self.analyst, query.game.rules)
+        for name, text in (*query.warnings, ("maxVisits", short), ("komi", komi)):
+            if text and text not in self._warned:
                 self.warn(f"warning: query {quote_json(query.id)}, {name}: {text}")
                 self._warned.add(text)
         if not self.is_busy:

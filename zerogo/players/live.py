@@ -13,7 +13,7 @@ from zerogo.game import Colour, GameState, Move, Point
 from zerogo.players.analyst import Analysis
 from zerogo.rules import Rules, RulesBatch, coords
 from zerogo.sgf import GameRecord, Remark
-from zerogo.sgf.record import LETTERS, play_moves, with_to_play
+from zerogo.sgf.record import LETTERS, MOST_MOVES, play_moves, with_to_play
 
 _starts = count(1)
 
@@ -81,6 +81,8 @@ class LiveGame:
     def play(self, colour: Colour, action: int, analysis: Analysis | None = None) -> None:
         """Plays a move. Raises InputError with the reason where it is illegal; the game is then as before. analysis:
         that led to the move, for the record."""
+        if len(self.moves) == MOST_MOVES:
+            raise InputError(f"the game has {MOST_MOVES} moves, the most that it may have")
         self._states.append(with_to_play(self.state, colour).play(Move.from_action(action, self.size)))
         self._remarks.append(Remark(None, *analysis.of_black(colour), analysis.visits) if analysis else Remark())
         self.moves.append((colour, action))

@@ -114,7 +114,7 @@ class Judge:
     def __call__(self, game: LiveGame, deadline: float = math.inf, is_over: bool = False, keeps: bool = True) -> Status:
         """Returns the status of all stones. deadline: of the searches, in seconds of `now`. is_over: whether to judge
         as after two passes in any case. keeps: whether a verdict is kept whose searches had too little time."""
-        state = replace(game.state, passes=2) if is_over else game.state
+        state = replace(game.state, passes=2) if is_over or game.is_over else game.state
         key = tuple(map(tuple, state.stones())), state.rules, state.is_over
         if key not in self._verdicts:
             self.limit.deadline, self.limit.ran_out = deadline, False
