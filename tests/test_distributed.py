@@ -61,6 +61,12 @@ def test_one_process_is_a_world_of_its_own() -> None:
     assert distributed.local_shard(rows) is rows and distributed.wrap_ddp(rows, "cpu") is rows
 
 
+def test_no_two_ranks_share_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "world_size", lambda: 3)
+    monkeypatch.setattr(distributed, "rank", lambda: 1)
+    assert [distributed.first_number(least) for least in range(6)] == [1, 1, 4, 4, 4, 7]
+
+
 def test_a_restart_goes_on_with_what_its_torchrun_has_begun_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """An older run in the folder is refused at each restart, as it was at the start."""
     assert not distributed.restarts_run(time.time_ns())
@@ -93,8 +99,9 @@ def test_a_command_starts_its_own_command_line_again(launched: Mock, monkeypatch
 @pytest.mark.parametrize(("codes", "said"), TABLES["what of a process that died"])
 def test_one_sentence_for_a_process_that_died(codes: list[int], said: str | None, launched: Mock) -> None:
     """None for one that has said itself why it ends."""
-    error = ChildFailedError.__new__(ChildFailedError)
-    error.failures = {number: SimpleNamespace(exitcode=code) for number, code in enumerate(codes) if code}
+    error, message = ChildFailedError.__new__(ChildFailedError), {"message": "DistBackendError: NCCL\n failed"}
+    ends = {number: code for number, code in enumerate(codes) if code}
+    error.failures = {number: SimpleNamespace(exitcode=code, message=message) for number, code in ends.items()}
     launched.return_value.side_effect = error
     with pytest.raises(InputError if said else SystemExit) as raised:
         distributed.launch(len(codes))

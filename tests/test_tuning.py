@@ -43,7 +43,7 @@ CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cubl
 CUDNN, CUDA = RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), torch.OutOfMemoryError("CUDA out of memory")
 
 
-@pytest.mark.parametrize("error", [CUDA, CUDNN, CUBLAS], ids=str)
+@pytest.mark.parametrize("error", [CUDA, CUDNN, CUBLAS, RuntimeError("can't allocate memory")], ids=str)
 def test_full_memory_is_the_limit(error: RuntimeError) -> None:
     whole = device(1e-4, 1e-7)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 MOST_QUOTED = 80  # characters of what was sent, in a message
+LONGEST_REASON = 500  # characters of another library's error, in a message
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = MOST_QUOTED
 
@@ -20,6 +21,12 @@ def quote(value: Any) -> str:
 def shorten_path(path: Any) -> str:
     """Returns how a message names a path: as it is, or the last `MOST_QUOTED` characters of it."""
     return str(path) if len(str(path)) <= MOST_QUOTED else f"…{str(path)[1 - MOST_QUOTED :]}"
+
+
+def one_line(error: object) -> str:
+    """Returns how a message names another library's error: its text in one line of at most `LONGEST_REASON`
+    characters."""
+    return " ".join(str(error).split())[:LONGEST_REASON]
 
 
 class InputError(ValueError):

@@ -25,6 +25,8 @@ from types import ModuleType
 
 import torch
 
+from zerogo.errors import one_line
+
 # The kernels without a torch version, by a pattern for the names of the groups that need them.
 READERS = {"ladders": "ladder", "tactics": "liberties|capture_size|captures|self_atari|connects|weakest|ko_takes"}
 COMMON = ("board", "tree", "leaf_states", "scoring", "planes", *READERS, "playouts")
@@ -120,7 +122,7 @@ def _obstacle(kind: str) -> str | None:
         if kind == "cuda" and torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
             _try_triton()
     except Exception as error:  # a broken installation may raise anything
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = one_line(error) or type(error).__name__
         obstacle = f"as {compiler} does not work here: {reason}"
         warnings.warn(f"torch replaces the compiled kernels, {obstacle}", stacklevel=2)
         return obstacle

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from zerogo import checkpoint as checkpoints
+from zerogo import tuning
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, SearchConfig, SelfplayConfig, from_dict, is_whole
 from zerogo.config.sections import KATAGO_HEADS
-from zerogo.errors import InputError
+from zerogo.errors import InputError, one_line
 from zerogo.pipeline import limits, snapshots
 from zerogo.pipeline.run import Diverged, Run
 from zerogo.pipeline.snapshots import Rollback
@@ -49,7 +50,9 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
             config = distributed.run_and_sync_errors(snapshots.config_of, directory, start, overrides) or config
         with signals.interruptible():
             limits.require_same_start(config)
-        resume = resume or start is not None and distributed.restarts_run(start.counters.get("begun", 0))
+        if not resume and start is not None and distributed.restarts_run(start.counters.get("begun", 0)):
+            resume, rate = True, start.config.training.learning_rate  # which a rollback may have halved
+            config = replace(config, training=replace(config.training, learning_rate=rate))
         if not resume and distributed.broadcast_from_rank0(lambda: bool(files) or any(directory.glob("replay/*.npz"))):
             what = f"{directory} already holds a run; resume it with --resume, or choose another name with --run"
             raise InputError(what if distributed.is_rank0() else "")
@@ -106,18 +109,22 @@ def _begin_again(directory: Path) -> str:
 
 @contextlib.contextmanager
 def say_what_is_saved(directory: Path) -> Iterator[None]:
-    """Turns an OSError that waiting does not heal into an InputError that says what of the run is saved."""
+    """Turns a lack of memory, or an OSError that waiting does not heal, into an InputError that says what is saved."""
     try:
         yield
-    except OSError as error:
+    except (OSError, MemoryError, RuntimeError) as error:
+        is_of_disk = isinstance(error, OSError)
+        if not is_of_disk and not tuning.lacks_memory(error):
+            raise
         saved = [*checkpoints.paths(directory), *snapshots.paths(directory)][-1:]
         rest = "nothing of it is saved yet"
-        if str(error.filename) == str(directory) or not directory.is_dir():
+        if is_of_disk and str(error.filename) == str(directory) or not directory.is_dir():
             rest = "the saved state is gone with it; if it was moved, --resume works where it is now"
         elif saved:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved[0].stat().st_mtime))
             rest = f"the state of {when} is saved in {saved[0]}; --resume continues from it"
-        raise InputError(f"the run ends: {error.filename or 'a file'}: {error.strerror or error}; {rest}") from error
+        what = f"{error.filename or 'a file'}: {error.strerror or error}" if is_of_disk else one_line(error)
+        raise InputError(f"the run ends: {what}; {rest}") from error
 
 
 def _planned(config: Config) -> str:
@@ -172,12 +179,20 @@ def _run_to_end(config: Config, directory: Path, start: Checkpoint | None, signa
             if start is None:
                 raise InputError(_hopeless(error, rollback.number - 1, last, config)) from None
             config = replace(config, training=replace(config.training, learning_rate=rate / 2))
+            distributed.on_rank0(_set_aside, directory, start.step)
             again = f"rollback {rollback.number} in a row" if rollback.number > 1 else "rollback"
             again += f" to step {start.step} ({start.source})"
             signals.log(f"warning: {error}; {again}, with other batches and training.learning_rate={rate / 2:g}")
         finally:
             run.close()
             del run  # before the next one, which needs as much memory
+
+
+def _set_aside(directory: Path, step: int) -> None:
+    """Renames checkpoints of later steps, which actors and players would take for the newest."""
+    for path in checkpoints.paths(directory):
+        if checkpoints.step_of(path) > step:
+            path.rename(path.with_name(f"diverged-{path.name}"))
 
 
 def _hopeless(error: Diverged, rollbacks: int, last: int, config: Config) -> str:

@@ -123,7 +123,7 @@ class Inbox:
         while True:
             first = int(distributed.all_reduce_max([selfplay.next_game])[0])
             if number := distributed.broadcast_from_rank0(self.take, collected, first, step):
-                selfplay.next_game = first + number + distributed.rank()
+                selfplay.next_game = distributed.first_number(first + number)
             is_over = settings.plays or (until is not None and time.monotonic() >= until)
             is_over = is_over or len(collected.lengths) >= settings.games_per_iteration
             if distributed.all_gather_object(is_over)[0]:
@@ -388,7 +388,9 @@ class Actor:
         self.signals.log(f"{self.directory}: actor {self.name} plays on {machine}\n{plays}")
 
     def _write(self) -> None:
-        """Writes the finished games, if there are any, as a shard."""
+        """Writes the finished games, if there are any, as a shard; an iteration of games without samples is dropped."""
+        if self.collected.is_whole and not self.collected.samples:
+            self.collected = SelfPlayResult()
         if self.collected.samples:
             self.selfplay.resignation.update()
             self.signals.retry_io(self._save, self.collected)

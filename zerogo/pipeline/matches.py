@@ -31,12 +31,12 @@ from typing import Any
 
 import torch
 
-from zerogo import checkpoint, cli, kernels
+from zerogo import checkpoint, cli, kernels, tuning
 from zerogo.arena import MatchResult, MatchSettings, cap_for, play_match, pool, time_of_day
 from zerogo.arena.result import FORFEIT, rating_table, write_report
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, with_overrides
-from zerogo.errors import InputError
+from zerogo.errors import InputError, one_line
 from zerogo.pipeline.snapshots import RunState
 from zerogo.players import Player, close, plays_on
 from zerogo.players.analyst import make_player
@@ -381,8 +381,11 @@ def _play(results: Connection, matches: Matches, path: Path) -> None:
             lines.append(line)
             numbers |= numbers_of_match
         results.send((lines, numbers))
-    except (InputError, OSError) as error:  # a full disk, for one, refuses a line of the pool's file
-        results.send(([f"  warning: no matches: {error}"], None))
+    except (InputError, OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not tuning.lacks_memory(error):
+            raise
+        # A full disk, for one, refuses a line of the pool's file.
+        results.send(([f"  warning: no matches: {one_line(error)}"], None))
 
 
 def _yield_to_run(matches: Matches) -> None:

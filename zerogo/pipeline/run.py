@@ -95,7 +95,8 @@ class Run:
     def __init__(
         self, config: Config, directory: Path, start: Checkpoint | None, signals: Signals, rollback: Rollback
     ) -> None:
-        self._clock, self.signals, self.directory = time.monotonic(), signals, directory
+        self.signals, self.directory = signals, directory
+        self._clock = self._now()
         if start is not None:
             checkpoints.require_compatible(start, config)
         self.state = RunState() if start is None else RunState.of(start.counters)
@@ -184,6 +185,8 @@ class Run:
             self.iteration = Iteration.of(start.run["iteration"], self.device)
             if not self.iteration.is_learning and not distributed.is_rank0():
                 self.iteration.collected = SelfPlayResult()
+            if not self.iteration.is_learning:  # an earlier process has finished these
+                self.shown.games -= len(self.iteration.collected.lengths)
         if (first := int(start.counters["games"])) or "iteration" not in start.run:
             self.selfplay = self._new_selfplay(first)
             self.selfplay.resignation.load_state_dict(start.counters["resignation"])
@@ -218,9 +221,7 @@ class Run:
         if not config.pipeline.plays:  # only its game numbers are used
             slots, search = 1, replace(search, leaves=1)
         local = replace(config, search=search, selfplay=replace(config.selfplay, slots=slots))
-        # Rank r numbers its games r, r + W, …, so no two ranks share a number, even if one starts new games.
-        world = distributed.world_size()
-        numbers = {"first_game": -(-first // world) * world + distributed.rank(), "stride": world}
+        numbers = {"first_game": distributed.first_number(first), "stride": distributed.world_size()}
         selfplay = SelfPlay(local, evaluator, self.device, config.run.seed, progress=self._progress(), **numbers)
         # Samples of step 0 count as those of a random player. Weights of another run are trained: step 1 at least.
         selfplay.set_network(evaluator, max(step, bool(config.run.start_from)))
@@ -266,9 +267,18 @@ class Run:
             line.note(f"training starts when there are {least:,} samples (replay.min_window)")
         return line
 
+    def _now(self) -> float:
+        """Returns `time.monotonic()` less the time in which the run waited for the disk, in seconds."""
+        return time.monotonic() - self.signals.seconds_waited
+
     def _minutes(self) -> float:
         """Returns the minutes that the run has taken up to now, those before it was resumed included."""
-        return (self.state.seconds + time.monotonic() - self._clock) / 60
+        return (self.state.seconds + self._now() - self._clock) / 60
+
+    def _end(self) -> float | None:
+        """Returns the `time.monotonic()` at which the run ends, None for one that has no such end."""
+        settings = self.config.pipeline
+        return time.monotonic() + 60 * (settings.minutes - self._minutes()) if settings.minutes else None
 
     def _progress(self) -> float:
         """Returns how much of the run is over, 0 to 1; 0 for a run without an end."""
@@ -280,7 +290,7 @@ class Run:
     def _sync_ranks(self, request: bool = False) -> bool:
         """Returns whether a snapshot or an exit was requested on any rank. Collective call: synchronises the clock
         (rank 0's), the next game id, and the number of training steps until the next call."""
-        now, used = time.monotonic(), 0 if self.selfplay is None else self.selfplay.next_game
+        now, used = self._now(), 0 if self.selfplay is None else self.selfplay.next_game
         passed = now - self._clock if distributed.is_rank0() else 0.0
         steps = RANK_SYNC_SECONDS / self._step_seconds if distributed.is_rank0() and self._step_seconds else 1.0
         seconds = self.state.seconds + passed
@@ -327,15 +337,15 @@ class Run:
     def _play(self) -> None:
         """Plays the games of an iteration, checks them, and adds them to the replay. Each rank plays its share."""
         settings, collected = self.config.pipeline, self.iteration.collected
-        until = self._clock + 60 * settings.minutes - self.state.seconds if settings.minutes else None
         self.selfplay.set_progress(self._progress())
-        arguments = distributed.local_count(settings.games_per_iteration), until, self._show, True, collected
+        number, options = distributed.local_count(settings.games_per_iteration), (self._show, True, collected)
         while settings.plays and not distributed.all_ranks_true(
-            self.selfplay.play(*arguments, pause=self._pauses).is_whole
+            self.selfplay.play(number, self._end(), *options, pause=self._pauses).is_whole
         ):
             self._handle_requests()
         if self.inbox:
-            self.inbox.fill(collected, self.selfplay, self.trainer.steps, until, self._show, self._handle_requests)
+            step, shown = self.trainer.steps, (self._show, self._handle_requests)
+            self.inbox.fill(collected, self.selfplay, step, self._end(), *shown)
         self._write_games()
         collected = self.iteration.collected = snapshots.join_results(distributed.all_gather_object(collected))
         samples, figures = collected.all_samples(), {}
@@ -353,7 +363,7 @@ class Run:
 
     def _pauses(self) -> bool:
         """Returns whether self-play pauses, because of a request or to sync with the other ranks."""
-        is_late = time.monotonic() > self._clock + RANK_SYNC_SECONDS
+        is_late = self._now() > self._clock + RANK_SYNC_SECONDS
         return self._has_request() or distributed.world_size() > 1 and is_late
 
     def _handle_requests(self) -> None:

@@ -28,7 +28,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from zerogo.errors import InputError, Interrupted
+from zerogo.errors import InputError, Interrupted, one_line
 
 LAUNCHER = "ZEROGO_LAUNCHER"  # the variable in which `launch` tells its processes its process id and their store
 TORCHRUN = "TORCHELASTIC_RUN_ID"  # the variable that torchrun sets in its processes, also where it starts only one
@@ -96,7 +96,12 @@ def _failure(failures: Mapping[int, Any]) -> BaseException:
         return SystemExit(said[0])
     number = (killed or [*codes])[0]
     name = signal.Signals(-codes[number]).name if codes[number] < 0 else f"status {codes[number]}"
-    return InputError(f"process {number} has ended by {name}{REASONS.get(name, '')}; what was saved remains valid")
+    why = REASONS.get(name, "")
+    if not killed:  # what they do together has failed, and their errors say how
+        messages = [failure.message for failure in failures.values()]
+        said = [text["message"] if isinstance(text, Mapping) else text for text in messages]
+        why = f" ({'; '.join(dict.fromkeys(one_line(text) for text in said))})"
+    return InputError(f"process {number} has ended by {name}{why}; what was saved remains valid")
 
 
 def leave(status: int) -> NoReturn:
@@ -141,8 +146,11 @@ def process_group() -> Iterator[None]:
         if not isinstance(error, dist.DistError) and not _lost.search(str(error)):
             raise
         if is_launched():
+            from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+
+            get_error_handler().record_exception(error)  # for `_failure`
             raise SystemExit(PEER_LOST_STATUS) from None
-        why = "another process of the run has ended, or cannot be reached"
+        why = f"another process of the run has ended, or cannot be reached ({one_line(error)})"
         raise InputError(f"rank {rank()} ends: {why}; the last snapshot remains valid") from error
     finally:
         if dist.is_initialized():
@@ -244,6 +252,12 @@ def local_count(number: int) -> int:
     """Returns this rank's share of a number of things: all shares together are the number, none differs by more than
     1."""
     return len(range(rank(), number, world_size()))
+
+
+def first_number(least: int) -> int:
+    """Returns this rank's first number from `least` on. Rank r of W has the numbers r, r + W, …, of games for example,
+    so no two ranks share one."""
+    return least + (rank() - least) % world_size()
 
 
 def local_shard(rows: Tensor) -> Tensor:

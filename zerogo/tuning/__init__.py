@@ -27,7 +27,7 @@ EVALUATIONS_A_SAMPLE = 4  # at the least, in self-play
 PROCESS_BYTES, PROCESS_GAIN = 700_000_000, 0.3  # torch and compiled kernels; a gain that waiting does not use up
 GAIN = 0.05  # what bfloat16 or a doubled batch must bring, and by how much the chosen batch may be below the best
 PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy moment of the machine
-NO_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
+NO_MEMORY = "out of memory", "can't allocate memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED"
 ROUNDS, ROUND_SECONDS = 3, 0.03
 LONGEST_SECONDS = 0.2  # of one call: beside it the micro- or milliseconds between calls no longer count
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
@@ -184,9 +184,7 @@ def find_batch(
         try:
             rates[size] = rate(size)
         except RuntimeError as error:
-            # Torch has an error for a lack of memory, the libraries below only words.
-            is_full = isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in NO_MEMORY)
-            if not rates or not is_full:
+            if not rates or not lacks_memory(error):
                 raise
             limit = size - 1
             break
@@ -195,6 +193,12 @@ def find_batch(
         size = limit if size < limit < 2 * size else 2 * size
     best = max(rates.values())
     return BatchChoice(min(size for size, reached in rates.items() if reached >= (1 - GAIN) * best), rates, limit)
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Returns whether memory has run out. Python and torch have errors for that, the libraries below only words."""
+    is_known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return is_known or any(words in str(error) for words in NO_MEMORY)
 
 
 def _is_flat(rates: list[float], patience: int) -> bool:

@@ -30,6 +30,7 @@ from zerogo.board import exact_legal_rows, flood, rng
 from zerogo.board.rng import Purpose
 from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, SearchConfig, from_dict
+from zerogo.errors import one_line
 from zerogo.evaluator import SEARCH_HEADS, Evaluation
 from zerogo.features import Encoder
 from zerogo.features.readings import read_ladders, read_tactics
@@ -470,7 +471,7 @@ def _drawn_targets(number: int, side: int) -> Targets:
 
 
 # Errors that may be temporary and say nothing about the machine, such as a worker that was killed or came too late.
-PASSING = OSError, MemoryError, torch.OutOfMemoryError, threading.BrokenBarrierError, BrokenExecutor
+PASSING = OSError, threading.BrokenBarrierError, BrokenExecutor  # and a lack of memory
 TASKS = {"kernel": kernel, "precision": precision, "processes": processes}
 
 
@@ -488,8 +489,9 @@ def main() -> None:
         try:
             answer = TASKS[task](*arguments)
         except Exception as error:  # a compiler may raise anything
-            key, what = ("untried", "could not be tried") if isinstance(error, PASSING) else ("fault", "fails")
-            answer = {key: f"{what} ({type(error).__name__}: {' '.join(str(error).split())[:200]})"}
+            passes = isinstance(error, PASSING) or tuning.lacks_memory(error)
+            key, what = ("untried", "could not be tried") if passes else ("fault", "fails")
+            answer = {key: f"{what} ({type(error).__name__}: {one_line(error)})"}
         os.write(answers, json.dumps(answer).encode() + b"\n")
 
 
