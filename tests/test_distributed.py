@@ -96,12 +96,17 @@ def test_a_command_starts_its_own_command_line_again(launched: Mock, monkeypatch
     assert config.rdzv_configs["store_type"] == "file"
 
 
+def failure(code: int) -> SimpleNamespace:
+    """Returns what torch says of a process; one of status 3 has left its error, one of -39 was killed much later."""
+    message = {"message": "DistBackendError: NCCL\n failed"} if code == 3 else "torch's words"
+    return SimpleNamespace(exitcode=-9 if code == -39 else code, message=message, timestamp=max(0, -code))
+
+
 @pytest.mark.parametrize(("codes", "said"), TABLES["what of a process that died"])
 def test_one_sentence_for_a_process_that_died(codes: list[int], said: str | None, launched: Mock) -> None:
     """None for one that has said itself why it ends."""
-    error, message = ChildFailedError.__new__(ChildFailedError), {"message": "DistBackendError: NCCL\n failed"}
-    ends = {number: code for number, code in enumerate(codes) if code}
-    error.failures = {number: SimpleNamespace(exitcode=code, message=message) for number, code in ends.items()}
+    error = ChildFailedError.__new__(ChildFailedError)
+    error.failures = {number: failure(code) for number, code in enumerate(codes) if code}
     launched.return_value.side_effect = error
     with pytest.raises(InputError if said else SystemExit) as raised:
         distributed.launch(len(codes))

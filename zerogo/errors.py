@@ -25,8 +25,8 @@ def shorten_path(path: Any) -> str:
 
 def one_line(error: object) -> str:
     """Returns how a message names another library's error: its text in one line of at most `LONGEST_REASON`
-    characters."""
-    return " ".join(str(error).split())[:LONGEST_REASON]
+    characters, or its type if it has none."""
+    return " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
 
 
 class InputError(ValueError):

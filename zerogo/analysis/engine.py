@@ -123,8 +123,8 @@ class AnalysisEngine:
         return self._cpu_width if host_read_is_free(torch.empty(0, device=self.analyst.device)) else sys.maxsize
 
     def _check_moves(self, record: GameRecord) -> None:
-        """Raises QueryError for an illegal move; like KataGo, takes moves that repeat an earlier position. Moves that a
-        kept game shares are not checked again."""
+        """Raises QueryError for an illegal move; like KataGo, takes moves that repeat an earlier position, except
+        in a ko at once. Moves that a kept game shares are not checked again."""
         game = self._game_of(
             replace(record.rules, superko="simple"), tuple(map(tuple, record.start())), COLOURS[record.first]
         )

@@ -122,8 +122,7 @@ def _obstacle(kind: str) -> str | None:
         if kind == "cuda" and torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
             _try_triton()
     except Exception as error:  # a broken installation may raise anything
-        reason = one_line(error) or type(error).__name__
-        obstacle = f"as {compiler} does not work here: {reason}"
+        obstacle = f"as {compiler} does not work here: {one_line(error)}"
         warnings.warn(f"torch replaces the compiled kernels, {obstacle}", stacklevel=2)
         return obstacle
     return None

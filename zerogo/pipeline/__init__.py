@@ -179,20 +179,12 @@ def _run_to_end(config: Config, directory: Path, start: Checkpoint | None, signa
             if start is None:
                 raise InputError(_hopeless(error, rollback.number - 1, last, config)) from None
             config = replace(config, training=replace(config.training, learning_rate=rate / 2))
-            distributed.on_rank0(_set_aside, directory, start.step)
             again = f"rollback {rollback.number} in a row" if rollback.number > 1 else "rollback"
             again += f" to step {start.step} ({start.source})"
             signals.log(f"warning: {error}; {again}, with other batches and training.learning_rate={rate / 2:g}")
         finally:
             run.close()
             del run  # before the next one, which needs as much memory
-
-
-def _set_aside(directory: Path, step: int) -> None:
-    """Renames checkpoints of later steps, which actors and players would take for the newest."""
-    for path in checkpoints.paths(directory):
-        if checkpoints.step_of(path) > step:
-            path.rename(path.with_name(f"diverged-{path.name}"))
 
 
 def _hopeless(error: Diverged, rollbacks: int, last: int, config: Config) -> str:

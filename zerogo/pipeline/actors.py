@@ -112,19 +112,19 @@ class Inbox:
         collected: SelfPlayResult,
         selfplay: SelfPlay,
         step: int,
-        until: float | None,
+        end: Callable[[], float | None],
         show: Callable[[SelfPlayResult], None],
         handle_requests: Callable[[], None],
     ) -> None:
         """Adds the games of actors to an iteration, on rank 0, numbered above all games of any rank; the ranks' own
         games are then numbered above these. Where the run plays no games itself, waits for an iteration's games, or
-        until the `time.monotonic()` at which the run ends. show, handle_requests: called while it waits."""
+        until the `time.monotonic()` at which the run ends, by `end`. show, handle_requests: called while it waits."""
         settings = self.config.pipeline
         while True:
             first = int(distributed.all_reduce_max([selfplay.next_game])[0])
             if number := distributed.broadcast_from_rank0(self.take, collected, first, step):
                 selfplay.next_game = distributed.first_number(first + number)
-            is_over = settings.plays or (until is not None and time.monotonic() >= until)
+            is_over = settings.plays or ((until := end()) is not None and time.monotonic() >= until)
             is_over = is_over or len(collected.lengths) >= settings.games_per_iteration
             if distributed.all_gather_object(is_over)[0]:
                 break

@@ -198,6 +198,8 @@ class Run:
                 self.signals.log(f"{why}: games in progress start anew")
             elif distributed.is_rank0():
                 self.selfplay.load_state_dict(start.run["games"])
+                # Earlier versions could leave another rank's numbers to it.
+                self.selfplay.next_game = distributed.first_number(self.selfplay.next_game)
         matches = start.run.get("background_matches", {})
         distributed.on_rank0(self.background_matches.load_state_dict, matches, self.directory)
 
@@ -345,7 +347,7 @@ class Run:
             self._handle_requests()
         if self.inbox:
             step, shown = self.trainer.steps, (self._show, self._handle_requests)
-            self.inbox.fill(collected, self.selfplay, step, self._end(), *shown)
+            self.inbox.fill(collected, self.selfplay, step, self._end, *shown)
         self._write_games()
         collected = self.iteration.collected = snapshots.join_results(distributed.all_gather_object(collected))
         samples, figures = collected.all_samples(), {}
@@ -510,7 +512,7 @@ class Run:
             self.signals.retry_io(self._write_snapshot)
             if self.inbox:
                 self.inbox.after_snapshot()
-        distributed.barrier()  # rank 0 may have waited for the disk
+        self._sync_ranks()  # rank 0 may have waited for the disk
         self.signals.snapshot_requested = False
 
     def _write_snapshot(self) -> None:

@@ -10,6 +10,7 @@ of them again (`--max-restarts`), and the run goes on from its newest snapshot."
 import contextlib
 import ctypes
 import logging
+import math
 import os
 import re
 import signal
@@ -34,6 +35,7 @@ LAUNCHER = "ZEROGO_LAUNCHER"  # the variable in which `launch` tells its process
 TORCHRUN = "TORCHELASTIC_RUN_ID"  # the variable that torchrun sets in its processes, also where it starts only one
 PEER_LOST_STATUS = 3  # of a process of `launch` that ends because another one has
 PR_SET_PDEATHSIG = 1  # of prctl.h
+SAME_CAUSE_SECONDS = 15  # within which processes end after the one that is the cause
 REASONS = {
     "SIGKILL": ", as the system does where memory runs out",
     "SIGILL": ": an instruction that this machine's processor lacks",
@@ -90,17 +92,19 @@ def _signal_children(number: int, _: Any) -> None:
 def _failure(failures: Mapping[int, Any]) -> BaseException:
     """Returns what a command ends with whose processes have failed. failures: torch's ProcessFailure by rank."""
     codes = {number: failure.exitcode for number, failure in failures.items()}
+    # Errors of what the processes do together, by process. Torch kills those that do not end within 30 s of the first.
+    errors = {number: one.message["message"] for number, one in failures.items() if isinstance(one.message, Mapping)}
+    until = min((failures[number].timestamp for number in errors), default=math.inf) + SAME_CAUSE_SECONDS
     killed = [number for number, code in codes.items() if code < 0 and code != -signal.SIGTERM]  # which ends the others
+    killed = [number for number in killed if failures[number].timestamp < until]
     said = [code for code in codes.values() if code > 0 and code != PEER_LOST_STATUS]
     if said and not killed:
         return SystemExit(said[0])
-    number = (killed or [*codes])[0]
+    number = (killed or [*errors] or [*codes])[0]
     name = signal.Signals(-codes[number]).name if codes[number] < 0 else f"status {codes[number]}"
     why = REASONS.get(name, "")
-    if not killed:  # what they do together has failed, and their errors say how
-        messages = [failure.message for failure in failures.values()]
-        said = [text["message"] if isinstance(text, Mapping) else text for text in messages]
-        why = f" ({'; '.join(dict.fromkeys(one_line(text) for text in said))})"
+    if errors and not killed:
+        why = f" ({'; '.join(dict.fromkeys(map(one_line, errors.values())))})"
     return InputError(f"process {number} has ended by {name}{why}; what was saved remains valid")
 
 
@@ -148,7 +152,8 @@ def process_group() -> Iterator[None]:
         if is_launched():
             from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
-            get_error_handler().record_exception(error)  # for `_failure`
+            with contextlib.suppress(OSError):
+                get_error_handler().record_exception(error)  # for `_failure`
             raise SystemExit(PEER_LOST_STATUS) from None
         why = f"another process of the run has ended, or cannot be reached ({one_line(error)})"
         raise InputError(f"rank {rank()} ends: {why}; the last snapshot remains valid") from error
