@@ -124,7 +124,7 @@ class AnalysisEngine:
 
     def _check_moves(self, record: GameRecord) -> None:
         """Raises QueryError for an illegal move; like KataGo, takes moves that repeat an earlier position, except
-        in a ko at once. Moves that a kept game shares are not checked again."""
+        the immediate retaking of a ko. Moves that a kept game shares are not checked again."""
         game = self._game_of(
             replace(record.rules, superko="simple"), tuple(map(tuple, record.start())), COLOURS[record.first]
         )
