@@ -16,8 +16,7 @@ def test_wilson_known_values() -> None:
     for counts, interval in known.items():
         assert elo.wilson_interval(*counts) == pytest.approx(interval, abs=5e-5)
     assert elo.wilson_interval(0, 0) == (0.0, 1.0)
-    low, high = elo.wilson_interval(200, 200)
-    assert high == 1.0 and 0.97 < low < 0.99
+    assert elo.wilson_interval(200, 200) == pytest.approx((0.9812, 1.0), abs=5e-5)
     assert elo.wilson_interval(60.5, 100)[0] == pytest.approx(1 - elo.wilson_interval(39.5, 100)[1])
 
 
@@ -26,8 +25,9 @@ def test_pairs_that_cancel_narrow_the_interval_and_pairs_that_agree_widen_it() -
     cancel = np.subtract(*elo.pair_interval([1.0] * 100)[::-1])
     agree = np.subtract(*elo.pair_interval([0.0, 2.0] * 50)[::-1])
     assert cancel < plain / 3 and agree == pytest.approx(plain * math.sqrt(2), rel=0.03)
-    few = np.subtract(*elo.pair_interval([1.0] * 2)[::-1])
-    assert few > 0.5  # two equal pairs are no certainty
+    assert np.subtract(*elo.pair_interval([1.0] * 2)[::-1]) > 0.5  # two equal pairs are no certainty
+    by_t = elo.wilson_interval(4 * 0.687, 8 * 0.687)  # (1.96 / 2.365)^2, by Student's t of 7 degrees of freedom
+    assert elo.pair_interval([0.0, 1.0, 1.0, 2.0]) == pytest.approx(by_t, abs=1e-3)
     assert elo.pair_interval([2.0] * 50) == elo.wilson_interval(100, 100)
     assert elo.pair_interval([], [1.0, 0.0]) == elo.wilson_interval(1, 2)
 

@@ -38,17 +38,17 @@ def pair_interval(pair_points: Sequence[float], single_points: Sequence[float] =
     pair_points: points of each pair, 0 to 2. single_points: points of games without a partner, 0 to 1. The games of a
     pair nearly cancel where the opening or the colour decides, and agree where strength does. So the number of games in
     Wilson's formula is divided by the design effect, which is the variance of the pairs over that of as many
-    independent games, estimated with `PAIR_PRIOR` pairs of prior. A pair counts for at least one game."""
+    independent games, estimated with `PAIR_PRIOR` pairs of prior. A pair counts for at least one game. Student's t
+    replaces the normal quantile (Abramowitz and Stegun 26.7.5): a few pairs say little about their variance."""
     pairs, singles = np.asarray(pair_points, dtype=np.float64), np.asarray(single_points, dtype=np.float64)
-    games = 2 * len(pairs) + len(singles)
-    points = float(pairs.sum() + singles.sum())
+    games, points = 2 * len(pairs) + len(singles), float(pairs.sum() + singles.sum())
     if len(pairs) < 2 or not 0 < points < games:
         return wilson_interval(points, games)
-    rate = points / games
-    independent = 2 * rate * (1 - rate)
-    squares = float(((pairs - 2 * rate) ** 2).sum())
-    effect = (squares + PAIR_PRIOR * independent) / ((len(pairs) + PAIR_PRIOR) * independent)
-    scale = 1 / min(2.0, effect)
+    rate, weight = points / games, len(pairs) + PAIR_PRIOR
+    squares = float(((pairs - 2 * rate) ** 2).sum()) / (2 * rate * (1 - rate))
+    effect = min(2.0, (squares + PAIR_PRIOR) / weight)
+    t_to_normal = 1 + (1.21 + 1.44 / (weight - 1)) / (weight - 1)
+    scale = 1 / (effect * t_to_normal**2)
     return wilson_interval(points * scale, games * scale)
 
 
