@@ -61,7 +61,7 @@ TWO_HEADS = NetworkConfig(blocks=2, channels=64, pooling_every=0, heads={"policy
 
 
 @pytest.mark.parametrize("settings", [SMALL, TWO_HEADS])
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 0.15)])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-4), (torch.bfloat16, 0.15)])
 @pytest.mark.parametrize("num_globals", [0, 2])
 def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: float, num_globals: int) -> None:
     network = make_network(settings, num_globals)

@@ -13,7 +13,7 @@ from zerogo import kernels
 
 PACKED_FOR = 64  # positions in the batch for which weights are packed
 # Where `kernels.cpu.winograd` is faster than oneDNN. Its changes of basis use one thread, however many there are.
-LEAST_SIDE, FEWEST_CHANNELS, MOST_THREADS = 7, 64, 2
+LEAST_SIDE, FEWEST_CHANNELS, MOST_THREADS = 5, 32, 2
 FEWEST_LEARNED = 16  # boards at which it is faster in training, where weights change their basis at every step
 PADDED_TO = 32  # planes are padded to a multiple of this on CUDA: an H100 takes 57 µs for 32 planes, 500 for 17
 
