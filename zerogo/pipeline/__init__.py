@@ -2,6 +2,7 @@
 one, one that resumes, or one that rolls back because learning has diverged. `run` has the loop."""
 
 import contextlib
+import gc
 import secrets
 import socket
 import time
@@ -185,6 +186,7 @@ def _run_to_end(config: Config, directory: Path, start: Checkpoint | None, signa
         finally:
             run.close()
             del run  # before the next one, which needs as much memory
+            gc.collect()  # a trainer and its captured steps refer to each other
 
 
 def _hopeless(error: Diverged, rollbacks: int, last: int, config: Config) -> str:

@@ -2,7 +2,8 @@
 
 Everything about a run is in its folder: config.yaml, snapshots, checkpoints, replay, games, logs. A run may be killed
 at any moment and resumes from its newest snapshot (`snapshots`), which holds everything that affects the result, such
-as generators and counters. So a resumed run is bit-identical, unless the clock decides its end (`pipeline.minutes`)."""
+as generators and counters. So a resumed run of one process and thread on a CPU is bit-identical, unless the clock
+decides its end (`pipeline.minutes`)."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -442,7 +443,9 @@ class Run:
         steps = self.trainer.steps - iteration.first_step
         if steps == 0:
             return {}
-        numbers = iteration.means()
+        begun = time.monotonic()
+        numbers = iteration.means()  # waits for the steps that a GPU has yet to make
+        iteration.seconds += time.monotonic() - begun
         self.trainer.refresh_statistics(iteration.recent)
         self._require_finite()
         numbers["train/samples_per_s"] = steps * batch / max(iteration.seconds, 1e-9)

@@ -158,7 +158,8 @@ def process_group() -> Iterator[None]:
         why = f"another process of the run has ended, or cannot be reached ({one_line(error)})"
         raise InputError(f"rank {rank()} ends: {why}; the last snapshot remains valid") from error
     finally:
-        if dist.is_initialized():
+        # With NCCL it waits for the other ranks, which after an error wait for this one.
+        if dist.is_initialized() and (sys.exc_info()[0] is None or not torch.cuda.is_available()):
             dist.destroy_process_group()
 
 

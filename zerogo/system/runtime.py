@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -413,6 +414,11 @@ def script_main(function: Callable[[], int | None]) -> None:
             if not (distributed.is_rank_of_launcher() and isinstance(error.code, int)):
                 raise
             status = error.code
+        except Exception:  # a bug; the interpreter's usual end would wait for the other ranks, too
+            if not distributed.is_rank_of_launcher():
+                raise
+            traceback.print_exc()
+            status = 1
     if distributed.is_rank_of_launcher():
         distributed.leave(status)
     gc.freeze()  # else Python collects all of torch once more, for 2 s, while a controller waits for the process's end
