@@ -16,7 +16,7 @@ import torch
 from zerogo import cli, kernels
 from zerogo.arena.journal import NUM_GAMES, Journal
 from zerogo.arena.match import MatchHooks, MatchSettings, cap_for, play_match
-from zerogo.arena.result import MatchResult, rating_lines, rating_table, write_report
+from zerogo.arena.result import MatchResult, file_word, rating_lines, rating_table, write_report
 from zerogo.board import rng
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
@@ -207,7 +207,7 @@ def _require_pairing(players: Sequence[str], num_games: int) -> None:
 
 def give_distinct_names(players: list[Player]) -> list[Player]:
     """Returns the players with different names: the second of a name becomes "name#2"."""
-    names = [player.name for player in players]
+    names = [file_word(player.name) for player in players]  # also of their games' files
     for k, player in enumerate(players):
         if times := names[:k].count(names[k]):
             player.name = f"{names[k]}#{times + 1}"

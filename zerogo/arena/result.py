@@ -54,6 +54,12 @@ def render(template: str, **values: Any) -> str:
     return _templates().get_template(template).render(values)
 
 
+def file_word(name: str) -> str:
+    """Returns a player's name as a part of a file's: of a long one the middle is left out."""
+    word = re.sub(r"[^\w.@#-]+", "_", name)
+    return word if len(word) <= 40 else f"{word[:19]}_{word[-20:]}"
+
+
 @dataclass(frozen=True)
 class Stop:
     """The end of a game whose board is not counted. kind: RESIGNED or FORFEIT. black_lost: whether Black resigned or
@@ -102,7 +108,7 @@ class PlayedGame:
 
     def file_name(self, names: tuple[str, str]) -> str:
         """Returns the name of the game's SGF: A-vs-B-0001.sgf for game 0; names: of A and B."""
-        return "-vs-".join(re.sub(r"[^\w.@#-]+", "_", name) for name in names) + f"-{self.number + 1:04d}.sgf"
+        return "-vs-".join(map(file_word, names)) + f"-{self.number + 1:04d}.sgf"
 
     def record(self, names: tuple[str, str], rules: Rules) -> sgf.GameRecord:
         """Returns the game for a file; names: of A and B. The comment tells how it ended unless by two passes."""

@@ -38,7 +38,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     cli.add_overrides(parser)
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="X", help="who plays: a checkpoint, a run's folder, mcts:N or random")
-    simulations = {"help": "maximum simulations a move (default: {key})"}
+    simulations = {"help": "maximum simulations a move (default: {key}; with a clock none)"}
     seed = {"help": "random seed (default: drawn, and printed to stderr)"}
     names = ("device", "precision", "threads", "config", "rules", "komi", "resign")
     cli.add_options(parser, *names, seed=seed, simulations=simulations)

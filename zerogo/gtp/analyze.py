@@ -202,12 +202,14 @@ def _genmove_analyze(
     reply.begin()
     reporter = Reporter(engine, reply, request, line_format)
     is_cancelled = reply.interrupted if is_cancellable else None
+    until = engine.now() + engine.seconds_of_move(player)
     move = engine.genmove(player, plays=plays, after_step=reporter.report_if_due, is_cancelled=is_cancelled)
     before = engine.now()
     try:
         engine.session.set_position(game, player)
         if game.is_over:  # where a pass is all that is played, and the lines still tell of the position
-            engine.session.run(engine.options.simulations, is_cancelled or engine.interrupted)
+            stop = is_cancelled or engine.interrupted
+            engine.session.run(engine.options.simulations, lambda: engine.now() >= until or stop())
         if not reporter.is_current:
             reporter.report()
     finally:
@@ -370,7 +372,8 @@ def _analysis(engine: GtpEngine, player: str, search: bool = False) -> tuple[Ana
     to_play = colour(player) if player else engine.game.to_play
     session.set_position(engine.game, to_play)
     if search:
-        session.run(simulations + 1 - session.visits, engine.interrupted)
+        until = engine.now() + engine.seconds_of_move(to_play, timed=False)
+        session.run(simulations + 1 - session.visits, lambda: engine.now() >= until or engine.interrupted())
     return session.analysis(), to_play.sign
 
 

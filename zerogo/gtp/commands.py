@@ -151,11 +151,11 @@ def play_sequence(engine: GtpEngine, *sequence: str) -> None:
     game = engine.game.copy()
     for stone, action in moves(sequence, engine.size):
         player = Colour(stone)
-        reason = game.why_illegal(player, action)
+        reason = game.why_illegal(player, action, allows_repetition=True)
         if reason is not None:
             engine.warn(f"{player.name.lower()} {coords.to_gtp(action, engine.size)} is illegal: {reason}")
             raise InputError("illegal move")
-        game.play(player, action)
+        game.play(player, action, allows_repetition=True)
     engine.game = game
 
 
@@ -360,8 +360,7 @@ def loadsgf(engine: GtpEngine, *arguments: str) -> None:
     record = sgf.read(path, engine.default_rules)
     engine.require_size(record.rules.size)
     rules = record.rules
-    if not record.has_rules:
-        record.rules = replace(rules, superko="simple")  # the game may have been played by any
+    record.rules = replace(rules, superko="simple")  # the game may have been played by any
     try:
         game = LiveGame.of_record(record, min(before, len(record.moves)))
     except InputError as error:

@@ -94,6 +94,11 @@ class GtpEngine(Engine):
         self.own_colour = self.winrate_black = None
         self.clock.restart()
 
+    def seconds_of_move(self, player: Colour, timed: bool = True) -> float:
+        """Returns the time limit of a move by maxTime and, where it is `timed`, by the clock; infinite without one."""
+        limits = (self.clock.seconds(player, moves_left(self.game)) if timed else None, self.options.most_seconds)
+        return min((limit for limit in limits if limit is not None), default=math.inf)
+
     def genmove(
         self,
         player: Colour,
@@ -109,8 +114,7 @@ class GtpEngine(Engine):
         plays: without it the game does not change. timed: whether the clock counts, and the time is taken off it. The
         search ends early, and the answer is `cancelled`, when `is_cancelled` returns true."""
         started, interrupted = self.now(), self.interrupted
-        limits = (self.clock.seconds(player, moves_left(self.game)), self.options.most_seconds) if timed else ()
-        seconds = min((limit for limit in limits if limit is not None), default=math.inf)
+        seconds = self.seconds_of_move(player, timed)
         self.interrupted = is_cancelled or interrupted
         try:
             action = self.choose_move(player, seconds, cleanup=cleanup, timed=timed, after_step=after_step).action

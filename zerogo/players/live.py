@@ -74,16 +74,26 @@ class LiveGame:
         """Begins from stones without history, rows as in `start`. Raises InputError for a string without liberty."""
         self._begin(GameState.from_stones(rows, to_play, self.rules))
 
-    def why_illegal(self, colour: Colour, action: int) -> str | None:
-        """Returns why a move is not legal, None where it is: action 0 to N * N."""
-        return with_to_play(self.state, colour).why_illegal(Move.from_action(action, self.size))
+    def why_illegal(self, colour: Colour, action: int, allows_repetition: bool = False) -> str | None:
+        """Returns why a move is not legal, None where it is: action 0 to N * N. allows_repetition: whether superko is
+        not asked."""
+        return self._before(colour, allows_repetition).why_illegal(Move.from_action(action, self.size))
 
-    def play(self, colour: Colour, action: int, analysis: Analysis | None = None) -> None:
+    def _before(self, colour: Colour, allows_repetition: bool) -> GameState:
+        state = with_to_play(self.state, colour)
+        if not allows_repetition or self.rules.superko == "simple":
+            return state
+        return dataclasses.replace(state, rules=dataclasses.replace(self.rules, superko="simple"))
+
+    def play(
+        self, colour: Colour, action: int, analysis: Analysis | None = None, allows_repetition: bool = False
+    ) -> None:
         """Plays a move. Raises InputError with the reason where it is illegal; the game is then as before. analysis:
         that led to the move, for the record."""
         if len(self.moves) == MOST_MOVES:
             raise InputError(f"the game has {MOST_MOVES} moves, the most that it may have")
-        self._states.append(with_to_play(self.state, colour).play(Move.from_action(action, self.size)))
+        after = self._before(colour, allows_repetition).play(Move.from_action(action, self.size))
+        self._states.append(dataclasses.replace(after, rules=self.rules))
         self._remarks.append(Remark(None, *analysis.of_black(colour), analysis.visits) if analysis else Remark())
         self.moves.append((colour, action))
         self.result = None
@@ -168,5 +178,6 @@ class LiveGame:
         game._states, game.moves = states[begin:], part.played()
         game._remarks = [*part.remarks, *[Remark()] * (len(part.moves) - len(part.remarks))]
         game._about = {name: getattr(part, name) for name in ("comment", "event", "round", "date")}
-        game._about["properties"] = {name: text for name, text in part.properties.items() if name != "RU"}
+        left_out = ("RU", "BR", "WR", "BT", "WT")  # ranks and teams are of players whom others may follow
+        game._about["properties"] = {name: text for name, text in part.properties.items() if name not in left_out}
         return game

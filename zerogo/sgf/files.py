@@ -154,6 +154,12 @@ class _RecordReader:
             self._add_move(name, node)
         if names:
             self.remarks += [*[Remark()] * (len(names) - 1), _remark(node, node is self.root)]
+        if "PL" in node and self.moves and node.keys().isdisjoint(_COLOUR_OF):
+            player = self._player(node)
+            if player == self.colours[-1]:
+                if not self.edits or self.edits[-1].before < len(self.moves):
+                    self.edits.append(Edit(len(self.moves), {}))
+                self.edits[-1].first = player
 
     def _board_size(self) -> int:
         """Returns N. Raises InputError for a board that zerogo does not have."""
