@@ -21,16 +21,16 @@ if TYPE_CHECKING:  # it imports torch
     from zerogo.config import Config
 
 COMMANDS = {
-    "train": "train a network: self-play, training and evaluation in turn",
+    "train": "train a network: self-play and training in turn, and matches",
     "selfplay": "write games and samples of a network, or play for a run on another machine",
     "evaluate": "matches between networks, tree search and other engines; ratings of a run",
     "play": "play in the terminal: people, networks, tree search without a network",
     "gtp": "an engine for Sabaki, GoGui, Lizzie, KGS and other programs that speak GTP",
     "analysis": "answers KataGo's JSON analysis protocol, as KaTrain and scripts use it",
     "show": "pictures of a game's positions and of what a network thinks of them",
-    "bench": "measurements of speed",
+    "bench": "measurements of speed and learning",
 }
-TRAIN = "Starts or resumes a training run: self-play, training and evaluation in turn."
+TRAIN = "Starts or resumes a training run: self-play and training in turn, and matches."
 TRAIN_EXAMPLES = """
 examples:
   zerogo train                                           the quick start: 5x5 on one CPU core, 4 to 20 minutes
@@ -341,7 +341,7 @@ def parse_play(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = cli.make_parser("play", PLAY, PLAY_EXAMPLES)
     add = parser.add_argument
     add("--black", default="human", metavar="PLAYER", help="who plays Black (default: human)")
-    white = f"who plays White (default: the network in checkpoints/ that fits the board, else {OPPONENT})"
+    white = f"who plays White (default: a shipped network that fits; {OPPONENT} if none, or with --sgf or --black)"
     add("--white", metavar="PLAYER", help=white)
     add("--size", type=int, metavar="N", help="side of the board, 1 to 25 (default: the network's, else 9)")
     add("--handicap", type=int, default=0, metavar="N", help="Black's stones on the fixed points; komi: 0.5")

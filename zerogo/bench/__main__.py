@@ -32,7 +32,7 @@ LEARN = {"config": "configs/quickstart.yaml", "set": "", "minutes": 10.0, "seeds
 LEARN |= {"opponents": "mcts:200", "games": 100, "simulations": 64, "out": "checkpoints/learn"}
 # What each measures, and its options with their defaults.
 BENCHES = {
-    "board": ("random legal moves per second, compared with pgx where installed", BOARD),
+    "board": ("random legal moves per second; with --peer also pgx's", BOARD),
     "net": ("evaluations per second of a network, and of its encoder", NET | {"checkpoint": "", "encoder": ""}),
     "search": ("simulations per second, and their share of the raw network's speed", SEARCH),
     "selfplay": ("games, moves and samples of self-play", SELFPLAY),

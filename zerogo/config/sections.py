@@ -2,7 +2,7 @@
 read into a field, which knows its meaning with unit, its range and its source.
 
 A source "KataGo" is its published self-play configuration, "Gumbel" is Danihelka et al., "Policy improvement by
-planning with Gumbel" (2022), "measured" is a run on 5x5 with a small network."""
+planning with Gumbel" (2022), "measured" is our own runs."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ class GameConfig(Section):
     """The rules of the games, and how they vary between them."""
 
     size: int = option(9, "board side in points; with game.sizes, the side that players use by default", 1, MAX_SIZE)
-    komi: float = option(7.0, "points that White gets [best play draws at 7 on 9x9, 9 on 7x7]", -1000, 1000)
+    komi: float = option(7.0, "points that White gets (best play draws at 7 on 9x9, 9 on 7x7)", -1000, 1000)
     sizes: tuple[tuple[int, float, float], ...] = option((), "board sizes of the games; empty: game.size only [KataGo]")
     superko: str = option("positional", "what may not recur: a ko, a board, or board and side to move", choices=SUPERKO)
     superko_shares: dict[str, float] = option({}, SUPERKO_SHARES_WORDS, 0, example="{positional: 0.7, simple: 0.3}")
@@ -254,9 +254,11 @@ class GameConfig(Section):
     scoring: str = option("area", "how a finished game is scored", choices=SCORING)
     move_cap: int = option(0, "plies after which a game ends and is scored as it stands; 0: 2 x size x size", 0, 20000)
     random_komi_share: float = option(0.0, "share of games at random komi; needs features.komi_input [measured]", 0, 1)
-    komi_low: float = option(0.0, "lowest random komi; all are game.komi plus multiples of 0.5", -1000, 1000)
+    komi_low: float = option(0.0, "lowest random komi, in steps of 0.5 from the board's komi", -1000, 1000)
     komi_high: float = option(14.0, "highest random komi", -1000, 1000)
-    komi_spread: float = option(0.0, "most points from game.komi, replaces komi_low and komi_high; 0: off", 0, 1000)
+    komi_spread: float = option(
+        0.0, "most points from the board's komi; replaces komi_low and komi_high; 0: off", 0, 1000
+    )
 
     @property
     def all_sizes(self) -> tuple[int, ...]:
@@ -476,10 +478,10 @@ class PipelineConfig(Section):
     plays: bool = option(True, "whether the run plays games; if not, iterations wait for actors")
     minutes: float = option(0.0, "minutes until the run ends, all resumed parts together; 0: no limit", 0, 10**7)
     checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0: one after every iteration", 0, 10**6)
-    snapshot_seconds: float = option(30.0, "seconds between snapshots; more if they take over 2 % of it", 0, 3600)
+    snapshot_seconds: float = option(30.0, "seconds between snapshots; more if they take over 2 % of the time", 0, 3600)
     keep_checkpoints: int = option(5, "newest checkpoints to keep; 0: all", 0, 10**6)
     keep_games: int = option(20_000, "newest SGF games to keep; 0: all", 0, 10**8)
-    sanity_checks: str = option("stop", "if an exact sanity check fails; others only warn", choices=("stop", "warn"))
+    sanity_checks: str = option("stop", "on a failed exact sanity check; others only warn", choices=("stop", "warn"))
     final_matches: bool = option(True, "play matches at the end of the run and print their results")
 
 

@@ -2,7 +2,7 @@
 
 An encoder is a list of groups, whose planes it puts one after the other. A group encodes one thing about a batch, as
 planes or as global inputs. A config names an encoding of the literature (`ENCODERS`), or lists groups itself: `stones`,
-or with a number of planes `liberties:8`. The simplest encoding, zero17, consists of two groups of stones. All take the
+or with a number of planes `liberties:8`. The simplest encoding, zero17, consists of two groups of stones. Most take the
 side to move's view of a batch (`view`)."""
 
 from collections.abc import Callable, Sequence
