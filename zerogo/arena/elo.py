@@ -38,8 +38,8 @@ def pair_interval(pair_points: Sequence[float], single_points: Sequence[float] =
     pair_points: points of each pair, 0 to 2. single_points: points of games without a partner, 0 to 1. The games of a
     pair nearly cancel where the opening or the colour decides, and agree where strength does. So the number of games in
     Wilson's formula is divided by the design effect, which is the variance of the pairs over that of as many
-    independent games, estimated with `PAIR_PRIOR` pairs of prior. A pair counts for at least one game. Student's t
-    replaces the normal quantile (Abramowitz and Stegun 26.7.5): a few pairs say little about their variance."""
+    independent games, estimated with `PAIR_PRIOR` pairs of prior and at most 2. Student's t replaces the normal
+    quantile (Abramowitz and Stegun 26.7.5): a few pairs say little about their variance."""
     pairs, singles = np.asarray(pair_points, dtype=np.float64), np.asarray(single_points, dtype=np.float64)
     games, points = 2 * len(pairs) + len(singles), float(pairs.sum() + singles.sum())
     if len(pairs) < 2 or not 0 < points < games:

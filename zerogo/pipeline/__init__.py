@@ -161,6 +161,8 @@ def _run_to_end(config: Config, directory: Path, start: Checkpoint | None, signa
     valid. Raises InputError where learning diverges even from the oldest snapshot or checkpoint."""
     rollback, older = Rollback(), iter(())
     while True:
+        if rollback.number:
+            gc.collect()  # of the run before: a trainer and its captured steps refer to each other
         run = Run(config, directory, start, signals, rollback)
         if start is not None:  # frees the games in progress, gigabytes at times, which callers still refer to
             start.run.clear()
@@ -186,7 +188,6 @@ def _run_to_end(config: Config, directory: Path, start: Checkpoint | None, signa
         finally:
             run.close()
             del run  # before the next one, which needs as much memory
-            gc.collect()  # a trainer and its captured steps refer to each other
 
 
 def _hopeless(error: Diverged, rollbacks: int, last: int, config: Config) -> str:

@@ -60,7 +60,7 @@ PACHI_LEAST = 500  # playouts; it refuses fewer
 GNUGO_SUPERKO = {"simple": "--simple-ko", "positional": "--positional-superko", "situational": "--situational-superko"}
 KATAGO_SETTINGS = "maxVisits={},maxPlayouts=1000000000,maxTime=1e9,ponderingEnabled=false,allowResignation=false"
 Games = Mapping[int, Sequence[int]]  # the moves so far by game number
-INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh|env|java|perl|ruby|node|nice|timeout|[0-9.]+|\w+=.*)")
+INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh|env|java|perl|ruby|node|nice|timeout|[0-9.]+[smhd]?|\w+=.*)")
 
 
 class EngineFault(Exception):

@@ -154,7 +154,7 @@ class _RecordReader:
             self._add_move(name, node)
         if names:
             self.remarks += [*[Remark()] * (len(names) - 1), _remark(node, node is self.root)]
-        if "PL" in node and self.moves and node.keys().isdisjoint(_COLOUR_OF):
+        if "PL" in node and self.moves and not names and node.keys().isdisjoint(_COLOUR_OF):
             player = self._player(node)
             if player == self.colours[-1]:
                 if not self.edits or self.edits[-1].before < len(self.moves):

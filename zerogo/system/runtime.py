@@ -402,11 +402,6 @@ def script_main(function: Callable[[], int | None]) -> None:
             if str(error):  # else another rank says it
                 print(f"error: {error}", file=sys.stderr, flush=True)
             status = INPUT_ERROR_STATUS
-        except OSError as error:
-            if not (is_full := error.errno in NO_ROOM) and error.filename is None:
-                raise
-            print(f"error: {refusal(error) if is_full else f'{error.filename}: {error.strerror}'}", file=sys.stderr)
-            status = INPUT_ERROR_STATUS
         except KeyboardInterrupt as error:
             print(str(error) or "interrupted", file=sys.stderr)
             status = 128 + error.number if isinstance(error, Interrupted) else INTERRUPTED_STATUS
@@ -414,11 +409,16 @@ def script_main(function: Callable[[], int | None]) -> None:
             if not (distributed.is_rank_of_launcher() and isinstance(error.code, int)):
                 raise
             status = error.code
-        except Exception:  # a bug; the interpreter's usual end would wait for the other ranks, too
-            if not distributed.is_rank_of_launcher():
+        except Exception as error:
+            is_full = isinstance(error, OSError) and error.errno in NO_ROOM
+            if is_full or (isinstance(error, OSError) and error.filename is not None):
+                print(f"error: {refusal(error) if is_full else f'{error.filename}: {error.strerror}'}", file=sys.stderr)
+                status = INPUT_ERROR_STATUS
+            elif distributed.is_rank_of_launcher():  # a bug; the interpreter's usual end could wait for other ranks
+                traceback.print_exc()
+                status = 1
+            else:
                 raise
-            traceback.print_exc()
-            status = 1
     if distributed.is_rank_of_launcher():
         distributed.leave(status)
     gc.freeze()  # else Python collects all of torch once more, for 2 s, while a controller waits for the process's end

@@ -266,8 +266,8 @@ def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
 
 
 def _winograd_cases(_games: board.State, _kind: str) -> Iterator[Case]:
-    weight, bias = torch.randint(-1, 2, (64, 64, 3, 3)) / 64.0, torch.arange(-32.0, 32.0)
-    for side in (5, 6, 7, 9):  # with tiles of both kinds, whole and not; more boards than are computed at once
+    weight, bias = torch.randint(-1, 2, (64, 64, 3, 3)) / 64.0, torch.arange(-32.0, 32.0) / 32
+    for side in (5, 7, 9, 13):  # with tiles of both kinds, whole and not; of 9 and 13 more boards than at once
         x = torch.randint(-1, 2, (49, 64, side, side)) / 8.0
         for residual, relu in ((None, False), (x.flip(0), True)):
             yield _convolved, (x, weight, bias, residual, relu)
