@@ -83,8 +83,8 @@ def test_batches_are_the_same_positions(superko: str) -> None:
 
 
 def test_stones_that_are_set_up_in_the_middle() -> None:
-    record = read_text("(;SZ[5]KM[0]RU[Chinese];B[aa];AW[bb]AE[aa]PL[B];AB[cc];B[dd];W[ee];AE[ee])")
-    assert record.edits == [Edit(1, {6: 2, 0: 0, 12: 1}, "b"), Edit(3, {24: 0})]
+    record = read_text("(;SZ[5]KM[0]RU[Chinese];B[aa];AW[bb]AE[aa]PL[B];AB[cc];PL[B]B[dd];W[ee];AE[ee];PL[W])")
+    assert record.edits == [Edit(1, {6: 2, 0: 0, 12: 1}, "b"), Edit(3, {24: 0}, "w")]
     assert record.moves == [0, 18, 24] and record.turns() == ["b", "b", "w"]
 
     record = read_text("(;SZ[3]KM[0]RU[Chinese];B[aa]C[x];W[bb];AE[aa]AB[cc];B[ac]C[y];W[ca];AW[ba])")

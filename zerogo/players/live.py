@@ -75,8 +75,8 @@ class LiveGame:
         self._begin(GameState.from_stones(rows, to_play, self.rules))
 
     def why_illegal(self, colour: Colour, action: int, allows_repetition: bool = False) -> str | None:
-        """Returns why a move is not legal, None where it is: action 0 to N * N. allows_repetition: whether superko is
-        not asked."""
+        """Returns why a move is not legal, None where it is: action 0 to N * N. allows_repetition: whether superko
+        does not matter."""
         return self._before(colour, allows_repetition).why_illegal(Move.from_action(action, self.size))
 
     def _before(self, colour: Colour, allows_repetition: bool) -> GameState:
