@@ -285,7 +285,7 @@ def exact_legal_rows(state: State) -> Tensor:
         return legal_rows(state, state.on_board, state.suicide)
     if state.seen.shape[1]:
         return _exact(state)
-    if not flood.host_read_is_free(state.black):
+    if not flood.host_read_is_free(state.black) or kernels.module_for("board", state.device) is not None:
         return _exact(_with_recent_history(state))
     legal = legal_rows(state, state.on_board, state.suicide)
     games = (_suspects(state, legal, _recently_lost(state)) != 0).any(1).nonzero().squeeze(1)
@@ -330,13 +330,15 @@ def _recently_lost(state: State) -> Tensor:
 
 def _with_recent_history(state: State) -> State:
     """Returns the games as if they had begun with their earliest recent position."""
-    hashes = hash_stones(*stone_history(state).flip(1).unbind(2))
-    last = hashes.shape[1] - 1
-    plies = state.ply.to(torch.int64).unsqueeze(1) - torch.arange(last, -1, -1, device=hashes.device)
-    seen = torch.where(plies < 0, NOT_SEEN, hashes)
-    history = {"seen": seen, "links": links_of(seen, last + 1), "lost": _recently_lost(state)}
-    ply = torch.full_like(state.ply, last)
-    return replace(state, **history, hash=hashes[:, -1], ply=ply, ply_bound=last)
+    last = state.recent.shape[1]
+    if state.device.type == "cpu" and (fast := kernels.module_for("board", state.device)) is not None:
+        history = fast.recent_history(state, point_keys(state.board_size, state.device), NOT_SEEN)
+    else:
+        hashes = hash_stones(*stone_history(state).flip(1).unbind(2))
+        plies = state.ply.to(torch.int64).unsqueeze(1) - torch.arange(last, -1, -1, device=hashes.device)
+        seen = torch.where(plies < 0, NOT_SEEN, hashes)
+        history = {"seen": seen, "links": links_of(seen, last + 1), "lost": _recently_lost(state), "hash": hashes[:, -1]}
+    return replace(state, **history, ply=torch.full_like(state.ply, last), ply_bound=last)
 
 
 def _repeating_rows(state: State, suicides: Tensor) -> Tensor:

@@ -59,6 +59,42 @@ def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
     return legal
 
 
+def recent_history(state: Any, keys: Tensor, unknown: int) -> dict[str, Tensor]:
+    """Returns the history of games that begin with their earliest recent position: `seen`, `links`, `lost` and `hash`,
+    as in `board.State`. unknown: what fills `seen` before a game's first position."""
+    num_games, earlier, _, size = state.recent.shape
+    seen = torch.empty((num_games, earlier + 1), dtype=torch.int64)
+    links = torch.full((num_games, 3 * (earlier + 1)), -1, dtype=torch.int32)
+    lost = torch.zeros((num_games, 2, size), dtype=torch.int32)
+    stones = state.black, state.white, state.recent, state.ply
+    over_games(_recall, num_games, *stones, keys, unknown, seen, links, lost)
+    return {"seen": seen, "links": links, "lost": lost, "hash": seen[:, -1]}
+
+
+@kernel
+def _recall(start, stop, black, white, recent, ply, keys, unknown, seen, links, lost):
+    size, last = black.shape[1], recent.shape[1]
+    width = last + 1
+    for game in range(start, stop):
+        key = np.int64(0)
+        for at in range(width):  # oldest first
+            for row in range(size):
+                for colour in range(2):
+                    now = black[game, row] if colour == 0 else white[game, row]
+                    now = now if at == last else recent[game, last - 1 - at, colour, row]
+                    before = recent[game, last - at, colour, row] if at > 0 else np.int32(0)
+                    lost[game, colour, row] |= before & ~now
+                    changed = before ^ now
+                    while changed != 0:
+                        key ^= keys[colour * (size * size + 1) + row * size + first_bit(changed)]
+                        changed &= changed - 1
+            seen[game, at] = unknown
+            if at + ply[game] >= last:
+                seen[game, at], slot = key, key & (2 * width - 1)
+                links[game, 2 * width + at] = links[game, slot]
+                links[game, slot] = at
+
+
 @kernel
 def _exact(start, stop, position, history, on_board, superko, suicide, keys, legal):
     _legal(start, stop, position, on_board, suicide, legal)
