@@ -81,11 +81,11 @@ def is_worth_tiles(channels: int, side: int, device: torch.device) -> bool:
 def _tiles_for(conv: nn.Conv2d, x: Tensor) -> ModuleType | None:
     """Returns the kernels for a convolution of x in tiles, None where there are none or they are slower."""
     geometry = conv.kernel_size, conv.padding, conv.dilation, conv.stride, conv.groups, conv.padding_mode
-    if geometry != ((3, 3), (1, 1), (1, 1), (1, 1), 1, "zeros") or conv.in_channels != conv.out_channels:
+    if geometry != ((3, 3), (1, 1), (1, 1), (1, 1), 1, "zeros"):
         return None
     is_plain = x.ndim == 4 and x.shape[-2] == x.shape[-1] and x.dtype == conv.weight.dtype == torch.float32
     is_plain &= not torch.is_autocast_enabled("cpu")
-    is_worth = is_plain and is_worth_tiles(conv.in_channels, x.shape[-1], x.device)
+    is_worth = is_plain and is_worth_tiles(min(conv.in_channels, conv.out_channels), x.shape[-1], x.device)
     return kernels.module_for("winograd", x.device) if is_worth else None
 
 
@@ -132,7 +132,8 @@ class FusedConv(nn.Module):
             else:
                 y = torch.cudnn_convolution_add_relu(x, conv.weight, residual.to(x.dtype), 1.0, *geometry)
             return finish(y, on_board, False)
-        if (residual is None or residual.shape == x.shape) and (fast := _tiles_for(conv, x)) is not None:
+        is_of_points = residual is None or residual.shape[-1] == x.shape[-1]
+        if is_of_points and (fast := _tiles_for(conv, x)) is not None:
             tiles, side = self.tiles, x.shape[-1]  # which `load_` may replace meanwhile
             if side not in tiles:
                 tiles[side] = fast.in_tiles(conv.weight, side)

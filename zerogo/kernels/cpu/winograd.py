@@ -55,51 +55,51 @@ def in_tiles(weight: Tensor, side: int) -> Tensor:
 
 
 def convolve(x: Tensor, weights: Tensor, bias: Tensor | None, residual: Tensor | None, relu: bool) -> Tensor:
-    """Returns the convolution plus bias and residual, then relu if asked for: float32 [B, C, N, N], channels_last.
+    """Returns the convolution plus bias and residual, then relu if asked for: float32 [B, outputs, N, N], channels_last.
 
-    x, residual: float32 [B, C, N, N]. weights: float32 of `in_tiles`. bias: float32 [C], None for none. Without
-    gradients: see `Convolution`."""
+    x: float32 [B, inputs, N, N]. weights: float32 of `in_tiles`. bias: float32 [outputs], None for none. residual:
+    float32 [B, outputs, N, N]. Without gradients: see `Convolution`."""
     boards = _with_channels_last(x)
     added = boards if residual is None else _with_channels_last(residual)
-    tile, channels = round(len(weights) ** 0.5) - 2, boards.shape[3]
-    bias = boards.new_zeros(channels) if bias is None else bias
-    result = torch.empty_like(x, memory_format=torch.channels_last)
-    y, from_tiles = result.permute(0, 2, 3, 1), _from_tiles(channels, tile)
-    for here, tiles, sums in _parts(boards, tile):
-        _to_tiles(channels, tile, False)(array(boards[here]), array(tiles))
+    tile, (inputs, outputs) = round(len(weights) ** 0.5) - 2, weights.shape[1:]
+    bias = boards.new_zeros(outputs) if bias is None else bias
+    y = boards.new_empty((*boards.shape[:3], outputs))
+    to_tiles, from_tiles = _to_tiles(inputs, tile, False), _from_tiles(outputs, tile)
+    for here, tiles, sums in _parts(boards, tile, outputs):
+        to_tiles(array(boards[here]), array(tiles))
         torch.bmm(tiles, weights, out=sums)
         from_tiles(array(sums), array(bias), array(added[here]), residual is not None, relu, array(y[here]))
-    return result
+    return y.permute(0, 3, 1, 2)
 
 
 def _with_channels_last(x: Tensor) -> Tensor:
     return x.permute(0, 2, 3, 1).contiguous()
 
 
-def _parts(boards: Tensor, tile: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yields which boards are computed at once, and memory for two tensors of their tiles, [products, tiles, C], which
-    serves the next boards, too.
+def _parts(boards: Tensor, tile: int, outputs: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yields which boards are computed at once, and memory for their tiles, [products, tiles, inputs], and for those of
+    the outputs, which serves the next boards, too.
 
     Contiguous also for the last boards, and with rows of zeros in place of too few tiles: else torch rounds in another
     way."""
-    number, side, _, channels = boards.shape
+    number, side, _, inputs = boards.shape
     products, tiles_a_board = _products(tile), _tiles(side, tile)
-    at_once = max(1, AT_ONCE // (2 * boards.element_size() * products * tiles_a_board * channels))
+    at_once = max(1, AT_ONCE // (boards.element_size() * products * tiles_a_board * (inputs + outputs)))
     one = other = boards.new_empty(0)
     for start in range(0, number, at_once):
         here = slice(start, min(start + at_once, number))
-        shape = products, max(FEWEST_TILES, (here.stop - start) * tiles_a_board), channels
-        if one.shape != shape:
-            one, other = boards.new_zeros(shape), boards.new_zeros(shape)
+        shape = products, max(FEWEST_TILES, (here.stop - start) * tiles_a_board)
+        if one.shape[:2] != shape:
+            one, other = boards.new_zeros(*shape, inputs), boards.new_zeros(*shape, outputs)
         yield here, one, other
 
 
 class Convolution(torch.autograd.Function):
-    """A convolution in training: float32 x [B, C, N, N] and weights [C, C, 3, 3]."""
+    """A convolution in training: float32 x [B, inputs, N, N] and weights [outputs, inputs, 3, 3]."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        """Returns the outputs: float32 [B, C, N, N], channels_last."""
+        """Returns the outputs: float32 [B, outputs, N, N], channels_last."""
         ctx.save_for_backward(x, weight)
         return convolve(x, in_tiles(weight, x.shape[-1]), None, None, False)
 
@@ -120,16 +120,16 @@ class Convolution(torch.autograd.Function):
 
 
 def _weight_gradient(x: Tensor, gradient: Tensor) -> Tensor:
-    """Returns the gradient of the weights from the inputs and the gradient of the outputs: [C, C, 3, 3]."""
+    """Returns the gradient of the weights from the inputs and the gradient of the outputs: [outputs, inputs, 3, 3]."""
     boards, gradients = _with_channels_last(x), _with_channels_last(gradient)
-    channels, tile = boards.shape[3], _tile_for(boards.shape[1])
-    sums = boards.new_zeros(_products(tile), channels, channels)
-    for here, inputs, outputs in _parts(boards, tile):
-        _to_tiles(channels, tile, False)(array(boards[here]), array(inputs))
-        _to_tiles(channels, tile, True)(array(gradients[here]), array(outputs))
-        sums.baddbmm_(inputs.transpose(1, 2), outputs)
+    tile, inputs, outputs = _tile_for(boards.shape[1]), boards.shape[3], gradients.shape[3]
+    sums = boards.new_zeros(_products(tile), inputs, outputs)
+    for here, tiles, of_outputs in _parts(boards, tile, outputs):
+        _to_tiles(inputs, tile, False)(array(boards[here]), array(tiles))
+        _to_tiles(outputs, tile, True)(array(gradients[here]), array(of_outputs))
+        sums.baddbmm_(tiles.transpose(1, 2), of_outputs)
     planes = _of_weights(tile).T @ sums.flatten(1)
-    return planes.view(3, 3, channels, channels).permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
+    return planes.view(3, 3, inputs, outputs).permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
 
 
 # Changes of basis for a line of up to nine numbers; tiles of 5x5 have no last two. The constants of the closures let
