@@ -137,7 +137,10 @@ class LineQueue:
 
 def run(parse: Callable[[], argparse.Namespace], main: Callable[[argparse.Namespace], int | None]) -> None:
     """Runs a front end as this process and ends it: parse first, so that mistakes need no torch, then main."""
-    arguments = parse()
+    try:
+        arguments = parse()
+    except BrokenPipeError:  # the reader of what an option prints has gone, as in `zerogo gtp --supported | head`
+        os._exit(1)
     from zerogo.system.runtime import script_main
 
     script_main(lambda: main(arguments))
