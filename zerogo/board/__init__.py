@@ -283,15 +283,7 @@ def exact_legal_rows(state: State) -> Tensor:
     state = with_atari(state)
     if not state.rules.any_superko:
         return legal_rows(state, state.on_board, state.suicide)
-    if state.seen.shape[1]:
-        return _exact(state)
-    if not flood.host_read_is_free(state.black) or kernels.module_for("board", state.device) is not None:
-        return _exact(_with_recent_history(state))
-    legal = legal_rows(state, state.on_board, state.suicide)
-    games = (_suspects(state, legal, _recently_lost(state)) != 0).any(1).nonzero().squeeze(1)
-    if len(games):
-        legal[games] = _exact(_with_recent_history(state.select(games)))
-    return legal
+    return _exact(state if state.seen.shape[1] else with_recent_history(state))
 
 
 def _exact(state: State) -> Tensor:
@@ -299,7 +291,7 @@ def _exact(state: State) -> Tensor:
     if (fast := kernels.module_for("board", state.device)) is not None:
         return fast.exact_legal_rows(state, point_keys(state.board_size, state.device))
     legal = legal_rows(state, state.on_board, state.suicide)
-    repeating = _suspects(state, legal, state.lost) & _repeating_rows(state, _suicides(state, legal))
+    repeating = _suspects(state, legal) & _repeating_rows(state, _suicides(state, legal))
     return torch.where((state.rules.superko == SIMPLE).unsqueeze(-1), legal, legal & ~repeating)
 
 
@@ -310,9 +302,9 @@ def _suicides(state: State, legal: Tensor) -> Tensor:
     return legal & ~legal_rows(state, state.on_board, None)
 
 
-def _suspects(state: State, legal: Tensor, lost: Tensor) -> Tensor:
-    """Returns the legal points that may repeat a position: int32 [B, N]; lost: int32 [B, 2, N]."""
-    own_lost = torch.where((state.to_play == BLACK).unsqueeze(-1), lost[:, 0], lost[:, 1])
+def _suspects(state: State, legal: Tensor) -> Tensor:
+    """Returns the legal points that may repeat a position: int32 [B, N]."""
+    own_lost = torch.where((state.to_play == BLACK).unsqueeze(-1), state.lost[:, 0], state.lost[:, 1])
     return (legal & own_lost) | _suicides(state, legal)
 
 
@@ -328,7 +320,7 @@ def _recently_lost(state: State) -> Tensor:
     return reduce(torch.bitwise_or, (state.recent & ~stone_history(state, RECENT - 1)).unbind(1))
 
 
-def _with_recent_history(state: State) -> State:
+def with_recent_history(state: State) -> State:
     """Returns the games as if they had begun with their earliest recent position."""
     last = state.recent.shape[1]
     if state.device.type == "cpu" and (fast := kernels.module_for("board", state.device)) is not None:
@@ -337,7 +329,8 @@ def _with_recent_history(state: State) -> State:
         hashes = hash_stones(*stone_history(state).flip(1).unbind(2))
         plies = state.ply.to(torch.int64).unsqueeze(1) - torch.arange(last, -1, -1, device=hashes.device)
         seen = torch.where(plies < 0, NOT_SEEN, hashes)
-        history = {"seen": seen, "links": links_of(seen, last + 1), "lost": _recently_lost(state), "hash": hashes[:, -1]}
+        history = {"seen": seen, "links": links_of(seen, last + 1), "lost": _recently_lost(state)}
+        history["hash"] = hashes[:, -1]
     return replace(state, **history, ply=torch.full_like(state.ply, last), ply_bound=last)
 
 

@@ -73,7 +73,8 @@ def _can_fuse_relu(channels: tuple[int, int], kernel: int, size: int, dtype: tor
 
 
 def is_worth_tiles(channels: int, side: int, device: torch.device) -> bool:
-    """Returns whether 3x3 convolutions in tiles are faster, for so many channels in and out on boards of a side."""
+    """Returns whether 3x3 convolutions in tiles are faster, for at least so many channels in and out on boards of a
+    side."""
     is_large = channels >= FEWEST_CHANNELS and side >= LEAST_SIDE
     return is_large and device.type == "cpu" and torch.get_num_threads() <= MOST_THREADS
 
@@ -84,17 +85,18 @@ def _tiles_for(conv: nn.Conv2d, x: Tensor) -> ModuleType | None:
     if geometry != ((3, 3), (1, 1), (1, 1), (1, 1), 1, "zeros"):
         return None
     is_plain = x.ndim == 4 and x.shape[-2] == x.shape[-1] and x.dtype == conv.weight.dtype == torch.float32
-    is_plain &= not torch.is_autocast_enabled("cpu")
+    is_plain &= x.shape[1] == conv.in_channels and not torch.is_autocast_enabled("cpu")
     is_worth = is_plain and is_worth_tiles(min(conv.in_channels, conv.out_channels), x.shape[-1], x.device)
     return kernels.module_for("winograd", x.device) if is_worth else None
 
 
 class Conv2d(nn.Conv2d):
-    """torch's convolution, computed in tiles where that is faster."""
+    """torch's convolution, computed in tiles where it learns faster so."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the output: [B, inputs, N, N] -> [B, outputs, N, N]."""
-        fast = None if self.bias is not None or len(x) < FEWEST_LEARNED else _tiles_for(self, x)
+        is_learning = torch.is_grad_enabled() and self.bias is None and len(x) >= FEWEST_LEARNED
+        fast = _tiles_for(self, x) if is_learning else None
         return super().forward(x) if fast is None else fast.Convolution.apply(x, self.weight)
 
 
@@ -132,9 +134,9 @@ class FusedConv(nn.Module):
             else:
                 y = torch.cudnn_convolution_add_relu(x, conv.weight, residual.to(x.dtype), 1.0, *geometry)
             return finish(y, on_board, False)
-        is_of_points = residual is None or residual.shape[-1] == x.shape[-1]
-        if is_of_points and (fast := _tiles_for(conv, x)) is not None:
+        if (fast := _tiles_for(conv, x)) is not None:
             tiles, side = self.tiles, x.shape[-1]  # which `load_` may replace meanwhile
+            residual = None if residual is None else residual.expand(len(x), conv.out_channels, side, side)
             if side not in tiles:
                 tiles[side] = fast.in_tiles(conv.weight, side)
             return finish(fast.convolve(x, tiles[side], conv.bias, residual, relu), on_board, False)

@@ -161,6 +161,7 @@ def _board_cases(games: board.State, kind: str) -> Iterator[Case]:
         yield after, (games, moves)
         games = board.step(games, moves)
     if kind == "cpu":
+        yield board.with_recent_history, (games,)
         yield board.put_, (games, torch.tensor([3, 0, 4]), games.select(torch.tensor([1, 2, 3])))
 
 
@@ -268,11 +269,12 @@ def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
 def _winograd_cases(_games: board.State, _kind: str) -> Iterator[Case]:
     weight, bias = torch.randint(-1, 2, (64, 64, 3, 3)) / 64.0, torch.arange(-32.0, 32.0) / 32
     for side in (5, 7, 9, 13):  # with tiles of both kinds, whole and not; of 9 and 13 more boards than at once
-        x = torch.randint(-1, 2, (49, 64, side, side)) / 8.0
-        for residual, relu in ((None, False), (x.flip(0), True)):
-            yield _convolved, (x, weight, bias, residual, relu)
-        for inputs in (64, 48) if side == 7 else (64,):  # 48: the first convolution's planes
-            yield _differentiated, (x[:, :inputs], weight[:, :inputs], x.flip(0))
+        outputs = torch.randint(-1, 2, (49, 64, side, side)) / 8.0
+        inputs = 32 if side == 5 else 64  # a first convolution has another number
+        x, weights = outputs.flip(0)[:, :inputs], weight[:, :inputs]
+        for residual, relu in ((None, False), (outputs, True)):
+            yield _convolved, (x, weights, bias, residual, relu)
+        yield _differentiated, (x, weights, outputs)
 
 
 def _convolved(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, relu: bool) -> Tensor:

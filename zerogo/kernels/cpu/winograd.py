@@ -55,21 +55,23 @@ def in_tiles(weight: Tensor, side: int) -> Tensor:
 
 
 def convolve(x: Tensor, weights: Tensor, bias: Tensor | None, residual: Tensor | None, relu: bool) -> Tensor:
-    """Returns the convolution plus bias and residual, then relu if asked for: float32 [B, outputs, N, N], channels_last.
+    """Returns the convolution plus bias and residual, then relu if asked for: float32 [B, outputs, N, N] in
+    channels_last memory.
 
-    x: float32 [B, inputs, N, N]. weights: float32 of `in_tiles`. bias: float32 [outputs], None for none. residual:
-    float32 [B, outputs, N, N]. Without gradients: see `Convolution`."""
+    x: float32 [B, inputs, N, N]. weights: float32 of `in_tiles`. bias: float32 [outputs], None for none. residual: like
+    the result, None for none. Without gradients: see `Convolution`."""
     boards = _with_channels_last(x)
     added = boards if residual is None else _with_channels_last(residual)
     tile, (inputs, outputs) = round(len(weights) ** 0.5) - 2, weights.shape[1:]
+    assert boards.shape[3] == inputs, f"{boards.shape[3]} channels, not {inputs}"
     bias = boards.new_zeros(outputs) if bias is None else bias
-    y = boards.new_empty((*boards.shape[:3], outputs))
-    to_tiles, from_tiles = _to_tiles(inputs, tile, False), _from_tiles(outputs, tile)
+    result = torch.empty((len(x), outputs, *x.shape[2:]), memory_format=torch.channels_last)
+    y, to_tiles, from_tiles = result.permute(0, 2, 3, 1), _to_tiles(inputs, tile, False), _from_tiles(outputs, tile)
     for here, tiles, sums in _parts(boards, tile, outputs):
         to_tiles(array(boards[here]), array(tiles))
         torch.bmm(tiles, weights, out=sums)
         from_tiles(array(sums), array(bias), array(added[here]), residual is not None, relu, array(y[here]))
-    return y.permute(0, 3, 1, 2)
+    return result
 
 
 def _with_channels_last(x: Tensor) -> Tensor:
@@ -77,8 +79,8 @@ def _with_channels_last(x: Tensor) -> Tensor:
 
 
 def _parts(boards: Tensor, tile: int, outputs: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yields which boards are computed at once, and memory for their tiles, [products, tiles, inputs], and for those of
-    the outputs, which serves the next boards, too.
+    """Yields which boards are computed at once, and memory for the tiles of their inputs and of their outputs,
+    [products, tiles, channels] each, which serves the next boards, too.
 
     Contiguous also for the last boards, and with rows of zeros in place of too few tiles: else torch rounds in another
     way."""
