@@ -91,7 +91,7 @@ def _tiles_for(conv: nn.Conv2d, x: Tensor) -> ModuleType | None:
 
 
 class Conv2d(nn.Conv2d):
-    """torch's convolution, computed in tiles where it learns faster so."""
+    """torch's convolution, in training computed in tiles where that is faster."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the output: [B, inputs, N, N] -> [B, outputs, N, N]."""

@@ -270,7 +270,7 @@ def _winograd_cases(_games: board.State, _kind: str) -> Iterator[Case]:
     weight, bias = torch.randint(-1, 2, (64, 64, 3, 3)) / 64.0, torch.arange(-32.0, 32.0) / 32
     for side in (5, 7, 9, 13):  # with tiles of both kinds, whole and not; of 9 and 13 more boards than at once
         outputs = torch.randint(-1, 2, (49, 64, side, side)) / 8.0
-        inputs = 32 if side == 5 else 64  # a first convolution has another number
+        inputs = 32 if side == 5 else 64  # as many as outputs, and not, like a network's first convolution
         x, weights = outputs.flip(0)[:, :inputs], weight[:, :inputs]
         for residual, relu in ((None, False), (outputs, True)):
             yield _convolved, (x, weights, bias, residual, relu)

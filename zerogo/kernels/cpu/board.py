@@ -60,8 +60,8 @@ def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
 
 
 def recent_history(state: Any, keys: Tensor, unknown: int) -> dict[str, Tensor]:
-    """Returns `seen`, `links`, `lost` and `hash` of games that begin with their earliest recent position, as
-    `board.with_recent_history`. unknown: what fills `seen` before a game's first position."""
+    """Returns `seen`, `links`, `lost` and `hash` as `board.with_recent_history` sets them. unknown: what fills `seen`
+    before a game's first position."""
     num_games, earlier, _, size = state.recent.shape
     seen = torch.empty((num_games, earlier + 1), dtype=torch.int64)
     links = torch.full((num_games, 3 * (earlier + 1)), -1, dtype=torch.int32)
