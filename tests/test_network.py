@@ -11,7 +11,7 @@ from zerogo.config import NetworkConfig
 from zerogo.network import Network, fused, inference_copy, pool
 
 SMALL = NetworkConfig(blocks=3, channels=12, pooling_every=2, pooling_channels=8, head_channels=8, value_hidden=16)
-PLANES = 5
+PLANES = 32  # enough for the first convolution to be in tiles
 
 
 def make_network(settings: NetworkConfig = SMALL, num_globals: int = 2) -> Network:
@@ -21,7 +21,7 @@ def make_network(settings: NetworkConfig = SMALL, num_globals: int = 2) -> Netwo
     network = Network(settings, PLANES, num_globals, 5)
     with torch.no_grad():
         for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
-            if "readout" in name or name.endswith("bias"):
+            if "readout" in name or name.endswith(("bias", "global_bias.weight")):
                 tensor.normal_(std=0.3)
             elif "norm.weight" in name or "running_var" in name:
                 tensor.uniform_(0.5, 1.5)
@@ -75,8 +75,8 @@ def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: 
             assert output.dtype == torch.float32 and not output.requires_grad
             assert (output - network(*given, mask)[name]).abs().max() < tolerance, name
     tiled = [layer for layer in playing.network.modules() if getattr(layer, "tiles", None)]
-    assert bool(tiled) == (settings is TWO_HEADS and dtype == torch.float32)
-    for layer, x in zip(tiled, [torch.randn(60, 64, side, side) for side in (7, 8, 9)], strict=False):
+    assert (playing.network.stem in tiled) == bool(tiled) == (settings is TWO_HEADS and dtype == torch.float32)
+    for layer, x in zip(tiled[1:], [torch.randn(60, 64, side, side) for side in (7, 8, 9)], strict=False):
         learning = fused.Conv2d(64, 64, 3, padding=1, bias=False)(x)
         assert "ConvolutionBackward0" not in str(learning.grad_fn), "in tiles, too; test_trials compares gradients"
         alone, together = layer(x[[3, 32]], None, x[[3, 32]]), layer(x, None, x)
