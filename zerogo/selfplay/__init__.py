@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ NOT_KEPT = ("states", "tree", "repeated_states", "graph")
 # With PUCT, the temperature of the played move falls from START towards END, with a half-life of N plies (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
 CHECK_EVERY = 4  # simulations between checks for games whose search is over, where a check waits for the device
+DRAWN_AT_ONCE = 32  # new games, at the least: one takes as long to draw as some
 SETTLED_END_SHARE = 0.9  # share of games that end once every point is pass-alive; the others teach when to pass
 OF_SEARCHES = tuple(field.name for field in fields(SearchState) if field.name not in NOT_KEPT)
 
@@ -356,11 +358,13 @@ class SelfPlay:
         """Returns the next games and their random draws, from those drawn ahead if there are enough."""
         games, self.max_ended = self.games_ahead, max(self.max_ended, number)
         if games is None or len(games[1].number) < number or int(games[1].number[0]) != self.next_game:
-            games = self._draw_games(number)
+            games = self._draw_games(max(number, DRAWN_AT_ONCE))
         self.next_game += self.stride * number
-        first, rest = torch.arange(len(games[1].number)).tensor_split([number])
-        self.games_ahead = tuple(part.select(rest) for part in games) if len(rest) else None
-        return tuple(part.select(first) for part in games) if len(rest) else games
+        first, rest = (
+            tuple(part.map(itemgetter(where)) for part in games) for where in (slice(number), slice(number, None))
+        )
+        self.games_ahead = rest if len(rest[1].number) else None
+        return first
 
     def _draw_games(self, number: int) -> tuple[board.State, GameRandomness]:
         """Returns fresh games with the next numbers, each with its own rules, and their random draws, on the host."""
