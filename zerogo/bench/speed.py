@@ -8,8 +8,8 @@ next move, and the time for that counts. The peer does the same on the same devi
 
 **Network.** It is timed with fresh random weights and ready input, and a large matrix product for the device's peak. On
 CUDA the forward pass is timed operation by operation and as a graph, which is how a search replays it; the faster one
-counts. With --encoder, the network reads its planes, and encoding is timed next to zero17's; every call encodes the
-positions as if for the first time. Positions are from the middle of games of random moves.
+counts. With --encoder, `net` also times encoding, next to zero17's; every call encodes the positions as if for the
+first time. Positions are from the middle of games of random moves.
 
 **Search.** It starts from such positions. Each search decides a move: the best move but the pass is played, the subtree
 below it is kept, and games that end are replaced by other mid-game positions. Only new simulations count, in the best
@@ -148,7 +148,6 @@ def run_net(args: argparse.Namespace) -> None:
         peak = measure_peak(setup.device, setup.dtype, args.seconds)
         line |= {"peak_tflops_per_s": round(peak / 1e12, 4), "share_of_peak": round(operations / peak, 4)}
         if args.encoder:
-            line |= {"encoder": args.encoder, "planes": setup.encoder.num_planes, "globals": setup.encoder.num_globals}
             line["encoded_per_s"] = round(rates["encoder"])
             line[f"{REFERENCE_ENCODER}_encoded_per_s"] = round(rates["reference"])
             line["encoder_ratio"] = round(rates["encoder"] / rates["reference"], 4)
@@ -169,10 +168,10 @@ class NetworkSetup:
     def __init__(self, args: argparse.Namespace, size: int, batch: int) -> None:
         self.args, self.device = args, bench.open_device(args)
         settings = NetworkConfig(blocks=args.blocks, channels=args.channels, pooling_channels=min(32, args.channels))
-        encoder = getattr(args, "encoder", "") or REFERENCE_ENCODER
+        encoder = args.encoder or REFERENCE_ENCODER
         features = FeaturesConfig(encoder=encoder if encoder in ENCODERS else tuple(encoder.split("+")))
         config = Config(network=settings, features=features, game=GameConfig(size=size))
-        loaded = load_newest(args.checkpoint) if getattr(args, "checkpoint", "") else None
+        loaded = load_newest(args.checkpoint) if args.checkpoint else None
         config = config if loaded is None else loaded.config
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
@@ -218,8 +217,10 @@ class NetworkSetup:
         """Returns the fields that describe the device, the network and the positions."""
         line = bench.describe_case(name, self.state.board_size, self.state.num_games, self.device, self.dtype)
         shape = {"blocks": self.args.blocks, "channels": self.args.channels}
-        if checkpoint := getattr(self.args, "checkpoint", ""):
+        if checkpoint := self.args.checkpoint:
             shape = {"checkpoint": checkpoint, "parameters": self.network.num_parameters()}
+        if encoder := self.args.encoder:
+            shape |= {"encoder": encoder, "planes": self.encoder.num_planes, "globals": self.encoder.num_globals}
         return line | shape
 
 
