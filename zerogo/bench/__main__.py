@@ -25,8 +25,7 @@ zerogo bench NAME --help lists the options of one measurement.
 SHARED = {"size": "9", "batch": "256", "device": "auto", "threads": 0, "seconds": 1.0, "rounds": 5}
 NET = SHARED | {"blocks": 6, "channels": 96, "precision": "auto", "checkpoint": "", "encoder": ""}
 SELFPLAY = NET | {"processes": 1, "sims": 8, "algorithm": "gumbel"}
-SEARCH = SELFPLAY | {"sims": 128, "algorithm": "puct", "leaves": 1, "spread": 0.0}
-SEARCH |= {"kernels": "compiled", "profile": False}
+SEARCH = SELFPLAY | {"sims": 128, "algorithm": "puct", "leaves": 1, "spread": 0.0, "kernels": "compiled"}
 BOARD = SHARED | {"batch": "1024", "seconds": 2.0, "rounds": 3, "superko": "positional"}
 LEARN = {"config": "configs/quickstart.yaml", "set": "", "minutes": 10.0, "seeds": 1, "points": 4}
 LEARN |= {"opponents": "mcts:200", "games": 100, "simulations": 64, "out": "checkpoints/learn"}
@@ -34,7 +33,7 @@ LEARN |= {"opponents": "mcts:200", "games": 100, "simulations": 64, "out": "chec
 BENCHES = {
     "board": ("random legal moves per second; with --peer also pgx's", BOARD),
     "net": ("evaluations per second of a network, and of its encoder", NET),
-    "search": ("simulations per second, and their share of the raw network's speed", SEARCH),
+    "search": ("simulations per second, and their share of the raw network's speed", SEARCH | {"profile": False}),
     "selfplay": ("games, moves and samples of self-play", SELFPLAY),
     "gpu": ("all important measurements on a GPU, in ten minutes", {"part": "", "device": "auto"}),
     "learn": ("strength over minutes, games and simulations of training", LEARN),

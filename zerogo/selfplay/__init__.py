@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -33,7 +32,6 @@ NOT_KEPT = ("states", "tree", "repeated_states", "graph")
 # With PUCT, the temperature of the played move falls from START towards END, with a half-life of N plies (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
 CHECK_EVERY = 4  # simulations between checks for games whose search is over, where a check waits for the device
-DRAWN_AT_ONCE = 32  # new games, at the least: one takes as long to draw as some
 SETTLED_END_SHARE = 0.9  # share of games that end once every point is pass-alive; the others teach when to pass
 OF_SEARCHES = tuple(field.name for field in fields(SearchState) if field.name not in NOT_KEPT)
 
@@ -127,7 +125,7 @@ class SelfPlay:
         self.all_games = torch.arange(self.num_games, device=device)
         self.ended: list[tuple[Callable[[], list[Tensor]], Tensor]] = []  # see `_replace`
         self.games_ahead: tuple[board.State, GameRandomness] | None = None
-        self.max_ended = 0  # most games begun at once
+        self.drawn_at_once = max(32, self.num_games // 16)  # new games: one takes as long to draw as some
         self.is_first = torch.ones(self.num_games, dtype=torch.bool)  # whether no game has ended in this slot yet
         states, drawn = self._next_games(self.num_games)
         self.states, self.drawn = states.to(device), drawn.to(device)
@@ -356,33 +354,29 @@ class SelfPlay:
 
     def _next_games(self, number: int) -> tuple[board.State, GameRandomness]:
         """Returns the next games and their random draws, from those drawn ahead if there are enough."""
-        games, self.max_ended = self.games_ahead, max(self.max_ended, number)
+        games = self.games_ahead
         if games is None or len(games[1].number) < number or int(games[1].number[0]) != self.next_game:
-            games = self._draw_games(max(number, DRAWN_AT_ONCE))
+            games = self._draw_games(max(number, self.drawn_at_once))
         self.next_game += self.stride * number
-        first, rest = (
-            tuple(part.map(itemgetter(where)) for part in games) for where in (slice(number), slice(number, None))
-        )
-        self.games_ahead = rest if len(rest[1].number) else None
-        return first
+        self.games_ahead = tuple(part.map(lambda tensor: tensor[number:]) for part in games)
+        return tuple(part.map(lambda tensor: tensor[:number]) for part in games)
 
     def _draw_games(self, number: int) -> tuple[board.State, GameRandomness]:
         """Returns fresh games with the next numbers, each with its own rules, and their random draws, on the host."""
-        host, settings = torch.device("cpu"), self.settings
         numbers = self.next_game + self.stride * torch.arange(number)
-        states = begin_games(self.game, numbers, self.seed, host)
+        states = begin_games(self.game, numbers, self.seed, torch.device("cpu"))
 
         def _drawn(purpose: Purpose) -> Tensor:
             return rng.uniform(rng.key(self.seed, numbers, purpose), 1).squeeze(1)
 
         # The number of opening plies is exponentially distributed (KataGo), with a mean in proportion to the points.
-        mean = settings.opening_plies * states.rules.size.to(torch.float32) ** 2
+        mean = self.settings.opening_plies * states.rules.size.to(torch.float32) ** 2
         return states, GameRandomness(
             number=numbers,
             opening=(-mean * torch.log(_drawn(Purpose.OPENING_PLIES))).floor().to(torch.int32),
             ends_settled=_drawn(Purpose.SETTLED) < SETTLED_END_SHARE,
-            may_resign=_drawn(Purpose.RESIGN) < settings.resign_share,
-            is_kept=_drawn(Purpose.SGF) < settings.sgf_share,
+            may_resign=_drawn(Purpose.RESIGN) < self.settings.resign_share,
+            is_kept=_drawn(Purpose.SGF) < self.settings.sgf_share,
         )
 
     def _resigns(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:
@@ -417,9 +411,8 @@ class SelfPlay:
             recorder = Recorder({name: next(tensors) for name in self.recorder.tables})
             self._collect(states, recorder, self.drawn.with_tensors(tensors), ends, collected)
         self.ended.clear()
-        num_ahead = 0 if self.games_ahead is None else len(self.games_ahead[1].number)
-        if not host_read_is_free(self.all_games) and num_ahead < self.max_ended:
-            self.games_ahead = self._draw_games(2 * self.max_ended)
+        if not host_read_is_free(self.all_games) and len(self.games_ahead[1].number) < self.drawn_at_once:
+            self.games_ahead = self._draw_games(2 * self.drawn_at_once)
 
     def _collect(
         self, states: board.State, recorder: Recorder, drawn: GameRandomness, ends: Tensor, collected: SelfPlayResult
