@@ -85,8 +85,7 @@ def test_draws_are_uniform_over_the_legal_moves() -> None:
     for used in (contextlib.nullcontext(), kernels.plain()):
         with used:
             counts = torch.bincount(speed.draw(state, torch.Generator().manual_seed(3)), minlength=17)
-        assert not counts[~legal].any()
-        assert ((counts[legal] - 20000 / 13).abs() < 6 * (20000 / 13) ** 0.5).all()
+        assert not counts[~legal].any() and ((counts[legal] - 20000 / 13).abs() < 6 * (20000 / 13) ** 0.5).all()
 
 
 def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:

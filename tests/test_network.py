@@ -15,8 +15,7 @@ PLANES = 32  # enough for the first convolution to be in tiles
 
 
 def make_network(settings: NetworkConfig = SMALL, num_globals: int = 2) -> Network:
-    """Returns a small network in evaluation mode, with values that matter in every layer, readouts and statistics
-    too."""
+    """Returns a small network in evaluation mode, with values that matter in every layer and in statistics."""
     torch.manual_seed(3)
     network = Network(settings, PLANES, num_globals, 5)
     with torch.no_grad():
@@ -41,8 +40,7 @@ def test_a_fresh_network_knows_nothing(training: bool) -> None:
     torch.manual_seed(1)  # half of all draws leave an ownership above 0.05 somewhere
     network = Network(NetworkConfig(blocks=4, channels=32), PLANES, 2, 9).train(training)
     outputs = network(*make_input(16, 9))
-    prior = outputs["policy"].softmax(-1)
-    assert (prior * 82 - 1).abs().max() < 0.1
+    assert (outputs["policy"].softmax(-1) * 82 - 1).abs().max() < 0.1
     assert outputs["value"].abs().max() < 0.05 and outputs["ownership"].abs().max() < 0.05
 
 
@@ -61,9 +59,9 @@ TWO_HEADS = NetworkConfig(blocks=2, channels=64, pooling_every=0, heads={"policy
 
 
 @pytest.mark.parametrize("settings", [SMALL, TWO_HEADS])
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-4), (torch.bfloat16, 0.15)])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-4), (torch.bfloat16, 0.4)])  # of logits up to 23
 @pytest.mark.parametrize("num_globals", [0, 2])
-def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: float, num_globals: int) -> None:
+def test_the_copy_for_playing_agrees(settings, dtype, tolerance: float, num_globals: int, monkeypatch) -> None:
     network = make_network(settings, num_globals)
     given = [part[:, :number] for part, number in zip(make_input(6, 7), (PLANES, num_globals), strict=True)]
     on_board = torch.ones(6, 7, 7, dtype=torch.bool)
@@ -77,8 +75,11 @@ def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: 
     tiled = [layer for layer in playing.network.modules() if getattr(layer, "tiles", None)]
     assert (playing.network.stem in tiled) == bool(tiled) == (settings is TWO_HEADS and dtype == torch.float32)
     for layer, x in zip(tiled[1:], [torch.randn(60, 64, side, side) for side in (7, 8, 9)], strict=False):
-        learning = fused.Conv2d(64, 64, 3, padding=1, bias=False)(x)
-        assert "ConvolutionBackward0" not in str(learning.grad_fn), "in tiles, too; test_trials compares gradients"
+        monkeypatch.setattr("zerogo.kernels.cpu.winograd.AT_ONCE", 300_000)  # few boards, in tiles of the same shape
+        learner = fused.Conv2d(64, 64, 3, padding=1, bias=False)
+        sums = learner(x[:59]), torch.conv2d(x[:59], learner.weight, padding=1)
+        one, other = (torch.autograd.grad(y.sum(), learner.weight)[0] for y in sums)
+        assert "ConvolutionBackward0" not in str(sums[0].grad_fn) and (one - other).norm() < 1e-4 * other.norm()
         alone, together = layer(x[[3, 32]], None, x[[3, 32]]), layer(x, None, x)
         assert torch.equal(alone, together[[3, 32]]) and (together - (layer.conv(x) + x).relu()).abs().max() < tolerance
 

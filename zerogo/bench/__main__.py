@@ -23,17 +23,18 @@ examples:
 zerogo bench NAME --help lists the options of one measurement.
 """
 SHARED = {"size": "9", "batch": "256", "device": "auto", "threads": 0, "seconds": 1.0, "rounds": 5}
-NET = SHARED | {"blocks": 6, "channels": 96, "precision": "auto", "checkpoint": "", "encoder": ""}
+NET = SHARED | {"blocks": 6, "channels": 96, "precision": "auto", "encoder": ""}
 SELFPLAY = NET | {"processes": 1, "sims": 8, "algorithm": "gumbel"}
-SEARCH = SELFPLAY | {"sims": 128, "algorithm": "puct", "leaves": 1, "spread": 0.0, "kernels": "compiled"}
+SEARCH = SELFPLAY | {"sims": 128, "algorithm": "puct", "checkpoint": "", "leaves": 1, "spread": 0.0}
+SEARCH |= {"kernels": "compiled", "profile": False}
 BOARD = SHARED | {"batch": "1024", "seconds": 2.0, "rounds": 3, "superko": "positional"}
 LEARN = {"config": "configs/quickstart.yaml", "set": "", "minutes": 10.0, "seeds": 1, "points": 4}
 LEARN |= {"opponents": "mcts:200", "games": 100, "simulations": 64, "out": "checkpoints/learn"}
 # What each measures, and its options with their defaults.
 BENCHES = {
     "board": ("random legal moves per second; with --peer also pgx's", BOARD),
-    "net": ("evaluations per second of a network, and of its encoder", NET),
-    "search": ("simulations per second, and their share of the raw network's speed", SEARCH | {"profile": False}),
+    "net": ("evaluations per second of a network, and of its encoder", NET | {"checkpoint": ""}),
+    "search": ("simulations per second, and their share of the raw network's speed", SEARCH),
     "selfplay": ("games, moves and samples of self-play", SELFPLAY),
     "gpu": ("all important measurements on a GPU, in ten minutes", {"part": "", "device": "auto"}),
     "learn": ("strength over minutes, games and simulations of training", LEARN),
@@ -44,7 +45,7 @@ HELP = {
     "batch": "games played, or positions evaluated, at once; or several such numbers as 64,256",
     "device": "auto, cpu or cuda",
     "checkpoint": "a checkpoint or a KataGo network, in place of a fresh network of those blocks and channels",
-    "encoder": f"what a fresh network reads instead of zero17: {', '.join(ENCODERS)}, or groups as stones+liberties:8",
+    "encoder": f"of a fresh network (zero17); net times it: {', '.join(ENCODERS)}, or groups as stones+liberties:8",
     "threads": "CPU threads, the same for all that is compared; 0 leaves the choice to torch",
     "processes": "processes of one thread that do the same work at the same time; 0: one for each usable core",
     "seconds": "length of one round",
@@ -113,7 +114,7 @@ def main(args: argparse.Namespace) -> None:
     for name in ("spread", "peer", "encoder") if getattr(args, "checkpoint", "") else ():
         if getattr(args, name, False):
             raise InputError(f"--checkpoint is {args.checkpoint}; --{name} is for a fresh network")
-    if getattr(args, "peer", False) and getattr(args, "encoder", ""):
+    if getattr(args, "peer", False) and getattr(args, "encoder", "") not in ("", "zero17"):
         raise InputError(f"--encoder is {args.encoder}; with --peer both networks read zero17")
     number = getattr(args, "processes", 1) or usable_cores()
     if number > 1 and getattr(args, "peer", False):

@@ -171,7 +171,7 @@ class NetworkSetup:
         encoder = args.encoder or REFERENCE_ENCODER
         features = FeaturesConfig(encoder=encoder if encoder in ENCODERS else tuple(encoder.split("+")))
         config = Config(network=settings, features=features, game=GameConfig(size=size))
-        loaded = load_newest(args.checkpoint) if args.checkpoint else None
+        loaded = load_newest(args.checkpoint) if getattr(args, "checkpoint", "") else None
         config = config if loaded is None else loaded.config
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
@@ -217,7 +217,7 @@ class NetworkSetup:
         """Returns the fields that describe the device, the network and the positions."""
         line = bench.describe_case(name, self.state.board_size, self.state.num_games, self.device, self.dtype)
         shape = {"blocks": self.args.blocks, "channels": self.args.channels}
-        if checkpoint := self.args.checkpoint:
+        if checkpoint := getattr(self.args, "checkpoint", ""):
             shape = {"checkpoint": checkpoint, "parameters": self.network.num_parameters()}
         if encoder := self.args.encoder:
             shape |= {"encoder": encoder, "planes": self.encoder.num_planes, "globals": self.encoder.num_globals}

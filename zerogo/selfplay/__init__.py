@@ -124,8 +124,8 @@ class SelfPlay:
         self.set_progress(progress)
         self.all_games = torch.arange(self.num_games, device=device)
         self.ended: list[tuple[Callable[[], list[Tensor]], Tensor]] = []  # see `_replace`
-        self.games_ahead: tuple[board.State, GameRandomness] | None = None
         self.drawn_at_once = max(32, self.num_games // 16)  # new games: one takes as long to draw as some
+        self.games_ahead = self._draw_games(self.num_games)
         self.is_first = torch.ones(self.num_games, dtype=torch.bool)  # whether no game has ended in this slot yet
         states, drawn = self._next_games(self.num_games)
         self.states, self.drawn = states.to(device), drawn.to(device)
@@ -354,12 +354,12 @@ class SelfPlay:
 
     def _next_games(self, number: int) -> tuple[board.State, GameRandomness]:
         """Returns the next games and their random draws, from those drawn ahead if there are enough."""
-        games = self.games_ahead
-        if games is None or len(games[1].number) < number or int(games[1].number[0]) != self.next_game:
-            games = self._draw_games(max(number, self.drawn_at_once))
+        states, drawn = self.games_ahead
+        if len(drawn.number) < number or int(drawn.number[0]) != self.next_game:
+            states, drawn = self._draw_games(max(number, self.drawn_at_once))
         self.next_game += self.stride * number
-        self.games_ahead = tuple(part.map(lambda tensor: tensor[number:]) for part in games)
-        return tuple(part.map(lambda tensor: tensor[:number]) for part in games)
+        self.games_ahead = states.map(lambda tensor: tensor[number:]), drawn.map(lambda tensor: tensor[number:])
+        return states.map(lambda tensor: tensor[:number]), drawn.map(lambda tensor: tensor[:number])
 
     def _draw_games(self, number: int) -> tuple[board.State, GameRandomness]:
         """Returns fresh games with the next numbers, each with its own rules, and their random draws, on the host."""

@@ -82,8 +82,7 @@ def _parts(boards: Tensor, tile: int, outputs: int) -> Iterator[tuple[slice, Ten
     """Yields which boards are computed at once, and memory for the tiles of their inputs and of their outputs,
     [products, tiles, channels] each, which serves the next boards, too.
 
-    Contiguous also for the last boards, and with rows of zeros in place of too few tiles: else torch rounds in another
-    way. Zeros in place of all tiles, which are written anyway, would take a twentieth of the time."""
+    Contiguous, and with rows of zeros in place of too few tiles: else torch rounds in another way."""
     number, side, _, inputs = boards.shape
     products, tiles_a_board = _products(tile), _tiles(side, tile)
     at_once = max(1, AT_ONCE // (boards.element_size() * products * tiles_a_board * (inputs + outputs)))
@@ -91,8 +90,8 @@ def _parts(boards: Tensor, tile: int, outputs: int) -> Iterator[tuple[slice, Ten
     for start in range(0, number, at_once):
         here = slice(start, min(start + at_once, number))
         shape = products, max(FEWEST_TILES, (here.stop - start) * tiles_a_board)
-        if one.shape[:2] != shape:
-            make = boards.new_zeros if shape[1] == FEWEST_TILES else boards.new_empty
+        if one.shape[:2] != shape or shape[1] == FEWEST_TILES:  # else rows of the boards before might stay
+            make = boards.new_zeros if shape[1] == FEWEST_TILES else boards.new_empty  # 5 % faster
             one, other = make((*shape, inputs)), make((*shape, outputs))
         yield here, one, other
 
