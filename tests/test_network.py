@@ -86,7 +86,7 @@ def test_the_copy_for_playing_agrees(settings, dtype, tolerance: float, num_glob
 
 @interpreted
 @ONLY_TRITON
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.1)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.4)])
 def test_what_follows_convolutions_by_kernels(dtype: torch.dtype, tolerance: float, way: str, use, monkeypatch) -> None:
     """One pass behind every convolution does what several do, as does one for what is pooled."""
     network, given = make_network(), make_input(3, 9)  # 2,916 numbers, for three programs
