@@ -345,14 +345,14 @@ def test_a_run_is_read_once_and_under_its_lock(whole: Path, tmp_path: Path, monk
     """A config.yaml that was cut is moved away by the process that holds the run, and by no other."""
     folder, calls, read = shutil.copytree(whole, tmp_path / "tiny"), [], checkpoint.read
     monkeypatch.setattr(checkpoint, "read", lambda path: (calls.append(path.name), read(path))[1])
-    words = commands.parse_train(f"--resume --run tiny run.directory={tmp_path} run.processes=1 training.batch=8".split())
+    words = f"--resume --run tiny run.directory={tmp_path} run.processes=1 training.batch=8".split()
     (folder / "config.yaml").write_text("training: {learning_rate: 0.5")
     with RunLock(folder), pytest.raises(InputError, match="already in use"):
-        commands.main_train(words)
+        commands.main_train(commands.parse_train(words))
     assert (folder / "config.yaml").exists() and not calls
     newest = snapshots.paths(folder)[-1].name
     with pytest.warns(UserWarning, match="using the settings saved in"):
-        commands.main_train(words)
+        commands.main_train(commands.parse_train(words))
     assert calls.count(newest) == 1
     assert "batch: 8" in (folder / "config.yaml").read_text() and (folder / "config.yaml.unread").exists()
 
