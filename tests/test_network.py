@@ -59,7 +59,7 @@ TWO_HEADS = NetworkConfig(blocks=2, channels=64, pooling_every=0, heads={"policy
 
 
 @pytest.mark.parametrize("settings", [SMALL, TWO_HEADS])
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-4), (torch.bfloat16, 0.4)])  # of logits up to 23
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-4), (torch.bfloat16, 0.15)])
 @pytest.mark.parametrize("num_globals", [0, 2])
 def test_the_copy_for_playing_agrees(settings, dtype, tolerance: float, num_globals: int, monkeypatch) -> None:
     network = make_network(settings, num_globals)
@@ -71,7 +71,7 @@ def test_the_copy_for_playing_agrees(settings, dtype, tolerance: float, num_glob
     for mask in (None, on_board):
         for name, output in playing(*given, mask).items():
             assert output.dtype == torch.float32 and not output.requires_grad
-            assert (output - network(*given, mask)[name]).abs().max() < tolerance, name
+            assert torch.allclose(output, network(*given, mask)[name], tolerance / 10, tolerance), name
     tiled = [layer for layer in playing.network.modules() if getattr(layer, "tiles", None)]
     assert (playing.network.stem in tiled) == bool(tiled) == (settings is TWO_HEADS and dtype == torch.float32)
     for layer, x in zip(tiled[1:], [torch.randn(60, 64, side, side) for side in (7, 8, 9)], strict=False):
@@ -86,7 +86,7 @@ def test_the_copy_for_playing_agrees(settings, dtype, tolerance: float, num_glob
 
 @interpreted
 @ONLY_TRITON
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.4)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.1)])
 def test_what_follows_convolutions_by_kernels(dtype: torch.dtype, tolerance: float, way: str, use, monkeypatch) -> None:
     """One pass behind every convolution does what several do, as does one for what is pooled."""
     network, given = make_network(), make_input(3, 9)  # 2,916 numbers, for three programs
@@ -96,7 +96,7 @@ def test_what_follows_convolutions_by_kernels(dtype: torch.dtype, tolerance: flo
     playing = inference_copy(network, "cpu", dtype, ("policy", "value"))
     use(way)
     assert torch.allclose(pool(negative, None, is_signed=True), pooled, atol=1e-5)
-    assert all((output - expected[name]).abs().max() < tolerance for name, output in playing(*given).items())
+    assert all(torch.allclose(out, expected[name], tolerance / 5, tolerance) for name, out in playing(*given).items())
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(1, torch.float64), (4, torch.float32)])
