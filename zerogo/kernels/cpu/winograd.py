@@ -48,10 +48,11 @@ def _of_weights(tile: int) -> Tensor:
 
 
 def in_tiles(weight: Tensor, side: int) -> Tensor:
-    """Returns the weights of a convolution, [outputs, inputs, 3, 3], for `convolve`: [products, inputs, outputs], in
-    the tiles with which a board of a side takes fewer multiplications; `convolve` sees which by their number."""
-    planes = weight.permute(2, 3, 1, 0).reshape(9, -1)
-    return (_of_weights(_tile_for(side)) @ planes).view(-1, weight.shape[1], weight.shape[0])
+    """Returns the weights of a convolution, [outputs, inputs, 3, 3], for `convolve`: [products, outputs, inputs]
+    transposed, in the tiles with which a board of a side takes fewer multiplications; `convolve` sees which by their
+    number."""
+    planes = weight.permute(2, 3, 0, 1).reshape(9, -1)
+    return (_of_weights(_tile_for(side)) @ planes).view(-1, *weight.shape[:2]).transpose(1, 2)
 
 
 def convolve(x: Tensor, weights: Tensor, bias: Tensor | None, residual: Tensor | None, relu: bool) -> Tensor:
@@ -102,36 +103,34 @@ class Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         """Returns the outputs: float32 [B, outputs, N, N], channels_last."""
-        ctx.save_for_backward(x, weight)
-        return convolve(x, in_tiles(weight, x.shape[-1]), None, None, False)
+        weights = in_tiles(weight, x.shape[-1])
+        ctx.save_for_backward(x, weights)
+        return convolve(x, weights, None, None, False)
 
     @staticmethod
     @once_differentiable
     @torch.autocast("cpu", enabled=False)
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Returns the gradients of x and of the weights, both channels_last, from those of the outputs; None for one
-        that is not needed."""
-        x, weight = ctx.saved_tensors
-        of_inputs = of_weights = None
-        if ctx.needs_input_grad[0]:
-            turned = in_tiles(weight.flip(2, 3).transpose(0, 1), x.shape[-1])
-            of_inputs = convolve(gradient, turned, None, None, False)
-        if ctx.needs_input_grad[1]:
-            of_weights = _weight_gradient(x, gradient)
-        return of_inputs, of_weights
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Returns the gradients of x and of the weights, both channels_last, from those of the outputs; None for that
+        of x where it is not needed.
 
-
-def _weight_gradient(x: Tensor, gradient: Tensor) -> Tensor:
-    """Returns the gradient of the weights from the inputs and the gradient of the outputs: [outputs, inputs, 3, 3]."""
-    boards, gradients = _with_channels_last(x), _with_channels_last(gradient)
-    tile, inputs, outputs = _tile_for(boards.shape[1]), boards.shape[3], gradients.shape[3]
-    sums = boards.new_zeros(_products(tile), inputs, outputs)
-    for here, tiles, of_outputs in _parts(boards, tile, outputs):
-        _to_tiles(inputs, tile, False)(array(boards[here]), array(tiles))
-        _to_tiles(outputs, tile, True)(array(gradients[here]), array(of_outputs))
-        sums.baddbmm_(tiles.transpose(1, 2), of_outputs)
-    planes = _of_weights(tile).T @ sums.flatten(1)
-    return planes.view(3, 3, inputs, outputs).permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
+        Every step of the forward pass is turned round, so the outputs' gradients change their basis once for both."""
+        x, weights = ctx.saved_tensors
+        boards, gradients = _with_channels_last(x), _with_channels_last(gradient)
+        tile, (inputs, outputs) = _tile_for(boards.shape[1]), weights.shape[1:]
+        sums = boards.new_empty(len(weights), outputs, inputs)
+        of_boards = torch.empty_like(boards) if ctx.needs_input_grad[0] else None
+        to_tiles, to_gradients = _to_tiles(inputs, tile, False), _to_tiles(outputs, tile, True)
+        for here, tiles, of_outputs in _parts(boards, tile, outputs):
+            to_tiles(array(boards[here]), array(tiles))
+            to_gradients(array(gradients[here]), array(of_outputs))
+            sums.baddbmm_(of_outputs.transpose(1, 2), tiles, beta=float(here.start > 0))  # 0: nothing is there yet
+            if of_boards is not None:
+                torch.bmm(of_outputs, weights.transpose(1, 2), out=tiles)
+                _from_inputs(inputs, tile)(array(tiles), array(of_boards[here]))
+        of_inputs = None if of_boards is None else of_boards.permute(0, 3, 1, 2)
+        planes = (_of_weights(tile).T @ sums.flatten(1)).view(3, 3, outputs, inputs)
+        return of_inputs, planes.permute(2, 3, 0, 1).contiguous(memory_format=torch.channels_last)
 
 
 # Changes of basis for a line of up to nine numbers; tiles of 5x5 have no last two. The constants of the closures let
@@ -202,6 +201,33 @@ def _from_basis(tile, line):
     return y[0], y[1], y[2], y[3], y[4], y[5], y[6] + i
 
 
+@part
+def _adjoint(at_point, opposite, p, q, r, s):
+    """Returns `_at_points` turned round: the line of which the products are made, from these, without its last."""
+    even, odd = np.float32(p) * (at_point - opposite), at_point + opposite
+    one, two, three = np.float32(-q * r * s), np.float32(q * r + q * s + r * s), np.float32(-q - r - s)
+    if s == 0:
+        return two * even, two * odd, three * even, three * odd, even, odd, np.float32(0)
+    return one * even, one * odd, two * even, two * odd, three * even, three * odd, even
+
+
+@part
+def _from_gradients(tile, line):
+    """Returns `_to_basis` turned round: the gradients of a tile's inputs from those in the other basis."""
+    a, b, c, d, e, f, g, h, i = line
+    if tile == 5:
+        y = _plus(_adjoint(a, b, 1, 4, 0.0625, 0), _adjoint(c, d, 2, 1, 0.0625, 0))
+        y = _plus(y, _adjoint(e, f, 0.25, 1, 4, 0))
+        first, third, fifth = np.float32(0.25) * g, np.float32(4.3125) * g, np.float32(5.0625) * g
+        return y[0] - first, y[1], y[2] + third, y[3], y[4] - fifth, y[5], g, g, g
+    y = _plus(_adjoint(a, b, 1, 4, 0.0625, 0.5625), _adjoint(c, d, 2, 1, 0.0625, 0.5625))
+    y = _plus(_plus(y, _adjoint(e, f, 0.25, 1, 4, 0.5625)), _adjoint(g, h, 0.75, 1, 4, 0.0625))
+    odd = a + b + c + d + e + f + g + h
+    first, third = np.float32(0.140625) * i, np.float32(2.67578125) * i
+    fifth, seventh = np.float32(7.16015625) * i, np.float32(5.625) * i
+    return y[0] + first, y[1], y[2] - third, y[3], y[4] + fifth, y[5], y[6] - seventh, odd, i
+
+
 @cache
 def _to_tiles(channels: int, tile: int, is_gradient: bool) -> Callable:
     """Returns the change of basis for inputs, or for gradients of outputs."""
@@ -266,5 +292,42 @@ def _from_tiles(channels: int, tile: int) -> Callable:
                                 value = np.float32(0) if relu and value < 0 else value  # a NaN stays
                                 store_line(boards, (board, y, x, k), 0, 1, 3, (value,))
                     at += 1
+
+    return _write
+
+
+@cache
+def _from_inputs(channels: int, tile: int) -> Callable:
+    """Returns the change back, for gradients of inputs, which tiles share at their edges."""
+    spread = tile + 2
+
+    @kernel
+    def _write(tiles, boards):
+        """Writes the boards [B, N, N, C] of all tiles [products, tiles, C]."""
+        number, side = boards.shape[:2]
+        wide, at = (side + tile - 1) // tile * tile, 0
+        padded = np.empty((wide + 2, wide + 2, channels), np.float32)
+        half, line = np.empty((spread, spread, channels), np.float32), np.empty((spread, channels), np.float32)
+        grid = tiles.reshape(spread, spread, tiles.shape[1], channels)
+        for board in range(number):
+            padded[:] = 0
+            for top in range(0, wide, tile):
+                for left in range(0, wide, tile):
+                    for j in range(spread):
+                        for k in range(channels):
+                            numbers = _from_gradients(tile, load_line(grid, (0, j, at, k), 0, spread, 1))
+                            store_line(half, (0, j, k), 0, spread, 1, numbers)
+                    for i in range(spread):
+                        for k in range(channels):
+                            numbers = _from_gradients(tile, load_line(half, (i, 0, k), 1, spread, 2))
+                            store_line(line, (0, k), 0, spread, 2, numbers)
+                        for j in range(spread):
+                            for k in range(channels):
+                                padded[top + i, left + j, k] += line[j, k]
+                    at += 1
+            for row in range(side):
+                for column in range(side):
+                    for k in range(channels):
+                        boards[board, row, column, k] = padded[row + 1, column + 1, k]
 
     return _write
