@@ -1,6 +1,7 @@
 """Two ranks, which need no torchrun, leave what one process leaves: a match and a run, each of which one process takes
 up."""
 
+import signal
 from pathlib import Path
 
 import matches
@@ -8,9 +9,11 @@ import pytest
 import ranks
 import tiny
 import torch
+from ranks_job import asked_at
 
 from zerogo import arena
 from zerogo.arena import pool
+from zerogo.errors import Interrupted
 from zerogo.pipeline import snapshots
 from zerogo.pipeline.matches import Matches
 from zerogo.system import distributed
@@ -62,3 +65,23 @@ def test_a_run_goes_on_with_another_number_of_processes(two: Path, capfd) -> Non
     new = samples.game[samples.network_step > newest.step - 1]
     assert len(new) and int(new.min()) >= int(newest.counters["games"]) and after.counters["iterations"] == 3
     assert after.run.get("ranks", 1) == 1
+
+
+GAMES = "selfplay.slots=4 pipeline.games_per_iteration=24 selfplay.sgf_share=1 replay.capacity=100000".split()
+
+
+def stops_while_it_plays(folder: Path) -> None:
+    asked_at(200, lambda running: setattr(running.signals, "exit_signal", signal.SIGTERM))
+    with pytest.raises(Interrupted):
+        tiny.run(folder, *GAMES)
+
+
+def test_no_finished_game_of_any_rank_is_lost(tmp_path: Path) -> None:
+    """Rank 1 is asked to leave amid its games; one process goes on."""
+    ranks.run_in_two(stops_while_it_plays, tmp_path)
+    iteration = next(snapshots.starts(tmp_path / "tiny")).run["iteration"]
+    assert not iteration["is_learning"] and len(set(iteration["collected"]["lengths"].tolist())) > 0
+    tiny.run(tmp_path, *GAMES, resume=True)
+    written = {int(path.stem.split("-")[-1]) for path in (tmp_path / "tiny" / "games").glob("*.sgf")}
+    learned = set(tiny.all_samples(tmp_path / "tiny").game.tolist())
+    assert len(written) >= 48 and written <= learned, sorted(written - learned)

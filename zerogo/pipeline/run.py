@@ -130,7 +130,7 @@ class Run:
         self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
         self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, self.state)
         self.snapshots = Snapshots(directory, config.pipeline.snapshot_seconds, rollback)
-        self.iteration = Iteration()
+        self.iteration, self._restored = Iteration(), 0  # its games that rank 0 has from a snapshot, of all ranks
         self.selfplay: SelfPlay | None = None
         inbox = directory, self.config, self.trainer.encoder.name, self.state, signals
         self.inbox = Inbox(*inbox) if config.replay.external else None
@@ -184,10 +184,11 @@ class Run:
         holds neither games nor an iteration."""
         if "iteration" in start.run:
             self.iteration = Iteration.of(start.run["iteration"], self.device)
+            if not self.iteration.is_learning:  # earlier processes have finished these
+                self._restored = len(self.iteration.collected.lengths)
+                self.shown.games -= self._restored
             if not self.iteration.is_learning and not distributed.is_rank0():
                 self.iteration.collected = SelfPlayResult()
-            if not self.iteration.is_learning:  # an earlier process has finished these
-                self.shown.games -= len(self.iteration.collected.lengths)
         if (first := int(start.counters["games"])) or "iteration" not in start.run:
             self.selfplay = self._new_selfplay(first)
             self.selfplay.resignation.load_state_dict(start.counters["resignation"])
@@ -306,9 +307,9 @@ class Run:
         """Updates the progress line. collected: the games so far of an unfinished iteration."""
         settings, shown, games = self.config.pipeline, self.shown, 0
         if collected is not None:
-            games = len(collected.lengths)
-            shown.part = 0.5 * min(1.0, games / distributed.local_count(settings.games_per_iteration))
-        amounts = {"games": shown.games + games * distributed.world_size()}
+            games = self._restored + (len(collected.lengths) - self._restored) * distributed.world_size()
+            shown.part = 0.5 * min(1.0, games / settings.games_per_iteration)
+        amounts = {"games": shown.games + games}
         amounts["samples"] = self.trainer.samples - shown.first_sample
         done = self._minutes() if settings.minutes else self.state.iterations + shown.part
         self._line.update(done, amounts, **shown.values)
@@ -341,7 +342,8 @@ class Run:
         """Plays the games of an iteration, checks them, and adds them to the replay. Each rank plays its share."""
         settings, collected = self.config.pipeline, self.iteration.collected
         self.selfplay.set_progress(self._progress())
-        number, options = distributed.local_count(settings.games_per_iteration), (self._show, True, collected)
+        number = distributed.local_count(max(0, settings.games_per_iteration - self._restored))
+        number, options = number + len(collected.lengths) * bool(self._restored), (self._show, True, collected)
         while settings.plays and not distributed.all_ranks_true(
             self.selfplay.play(number, self._end(), *options, pause=self._pauses).is_whole
         ):
@@ -351,7 +353,7 @@ class Run:
             self.inbox.fill(collected, self.selfplay, step, self._end, *shown)
         self._write_games()
         collected = self.iteration.collected = snapshots.join_results(distributed.all_gather_object(collected))
-        samples, figures = collected.all_samples(), {}
+        self._restored, samples, figures = 0, collected.all_samples(), {}
         if samples is not None:  # wrong samples end the run before they are kept
             figures = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
             self._run_checks(figures)
@@ -511,18 +513,22 @@ class Run:
         self._sync_ranks()
         self._write_games()
         self.replay.flush()
+        begun, iteration = time.monotonic(), self.iteration
+        if not iteration.is_learning:
+            results = distributed.all_gather_object(iteration.collected)
+            iteration = replace(iteration, collected=snapshots.join_results(results))
         if distributed.is_rank0():
-            self.signals.retry_io(self._write_snapshot)
+            self.signals.retry_io(self._write_snapshot, iteration, begun)
             if self.inbox:
                 self.inbox.after_snapshot()
         self._sync_ranks()  # rank 0 may have waited for the disk
         self.signals.snapshot_requested = False
 
-    def _write_snapshot(self) -> None:
-        begun, snapshot = time.monotonic(), self._checkpoint()
+    def _write_snapshot(self, iteration: Iteration, begun: float) -> None:
+        snapshot = self._checkpoint()
         self.telemetry.trim()
         snapshot.run |= {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
-        snapshot.run |= {"format": snapshots.FORMAT, "iteration": self.iteration.state_dict()}
+        snapshot.run |= {"format": snapshots.FORMAT, "iteration": iteration.state_dict()}
         snapshot.run |= {"background_matches": self.background_matches.state_dict(), "logs": self.telemetry.sizes()}
         snapshot.run |= self.networks.state_dict() | {"ranks": distributed.world_size()}
         self.snapshots.write(snapshot, begun)

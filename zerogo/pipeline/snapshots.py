@@ -4,7 +4,7 @@ A snapshot is one file: a checkpoint (`zerogo.checkpoint`) whose part `run` also
 trees, the unfinished iteration, samples that no shard holds yet, background matches, measured choices such as the
 precision, and the lengths of the logs (`Run._write_snapshot`). Finished shards are written first. The file is renamed
 into place when it is complete. The two newest snapshots stay, with all files that either needs. Rank 0 writes them,
-with the games of rank 0 only: a resumed run starts new games on the other ranks."""
+with the finished games of all ranks and its own in progress: a resumed run starts new games on the other ranks."""
 
 import contextlib
 import math
