@@ -192,12 +192,16 @@ def test_the_state_of_another_optimiser_is_left() -> None:
     assert math.isfinite(trainer.step(make_batch())["loss"])
 
 
-def test_average_is_the_bias_corrected_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over `ema_samples`, at first over a share of the samples so far, here an eighth: 1, 2, 3, 3."""
+@pytest.mark.parametrize("trained, horizons", [(0, (1, 2, 3, 3)), (1, (2, 2, 3, 3))])
+def test_average_is_the_bias_corrected_mean(trained: int, horizons: tuple[int, ...], monkeypatch) -> None:
+    """Over `ema_samples`, at first over a share of the samples so far, here an eighth; of trained weights over 2."""
     monkeypatch.setattr("zerogo.network.trainer.EARLY_HORIZON", 1 / 8)
+    monkeypatch.setattr("zerogo.network.trainer.TRAINED_HORIZON", 2)
     trainer = make_trainer(dataclasses.replace(SETTINGS, ema_samples=3))
-    history, weights = [], torch.zeros(4)
-    for number, horizon in enumerate((1, 2, 3, 3)):
+    if trained:
+        trainer.start_from(trainer.network.state_dict())
+    history, weights = [trainer.network.stem.conv.weight.detach().clone()], torch.tensor([float(trained), 0, 0, 0, 0])
+    for number, horizon in enumerate(horizons, 1):
         trainer.step(make_batch(number))
         history.append(trainer.network.stem.conv.weight.detach().clone())
         weights *= math.exp(-8 / horizon)

@@ -30,8 +30,10 @@ SOFTENED, SOFT_FLOOR = 0.25, 1e-7  # the soft policy's target is (probability + 
 BETAS = 0.9, 0.99
 WEIGHT_DECAY = 0.02  # of matrices and convolution kernels, decoupled
 EARLY_HORIZON = 1 / 50  # of the averaged weights, as a share of the samples so far; with 1/8 they play worse
+TRAINED_HORIZON = 10_000  # samples, at least, where the weights at the start are those of another run
 MAX_GRADIENT_NORM = 1.0
-PARTS, NUMBERS = ("network", "averaged", "optimizer"), ("samples", "steps", "progress", "average_weight")  # of a state
+PARTS = ("network", "averaged", "optimizer")  # of a state
+NUMBERS = ("samples", "steps", "progress", "average_weight", "least_horizon")
 
 NamedTensors = dict[str, Tensor]
 Terms = tuple[Tensor, dict[str, int]]  # of all heads of one kind, and how many columns of them each head has
@@ -257,7 +259,7 @@ class Trainer:
         self.learner = distributed.wrap_ddp(self.network, self.device)
         self._parameters = list(network.parameters())  # to walk through the modules takes as long as a small layer
         self.differentiate = Captured(self._differentiate, self.device, "training")
-        self.samples, self.steps, self.progress, self.average_weight = 0, 0, 0.0, 0.0
+        self.samples, self.steps, self.progress, self.average_weight, self.least_horizon = 0, 0, 0.0, 0.0, 0
         # Parameters and batch-norm statistics are averaged, but not the count of batches.
         both = zip(self.averaged.state_dict().values(), self.network.state_dict(keep_vars=True).values(), strict=True)
         self._pairs = [(mean, ours.detach()) for mean, ours in both if mean.is_floating_point()]
@@ -267,6 +269,7 @@ class Trainer:
         """Starts with the weights of another run, by name; heads that it lacks keep their initial weights."""
         for network in (self.network, self.averaged):
             network.load_state_dict(weights, strict=False)
+        self.average_weight, self.least_horizon = 1.0, TRAINED_HORIZON
 
     def set_progress(self, progress: float) -> None:
         """Sets how much of the run is over, 0 to 1, for the learning rate's schedule."""
@@ -331,7 +334,7 @@ class Trainer:
         if "betas" in state["optimizer"]["param_groups"][0]:  # else SGD's, of an earlier version: AdamW starts afresh
             self._load_optimizer(copy.deepcopy(state["optimizer"]))  # torch would share tensors with the state
         for name in NUMBERS:
-            setattr(self, name, state[name])
+            setattr(self, name, state.get(name, 0))  # an earlier version had no least horizon
 
     def _load_optimizer(self, state: dict[str, Any]) -> None:
         """Restores the statistics but not the settings, which another version may have saved with other values."""
@@ -393,12 +396,13 @@ class Trainer:
 
     @torch.no_grad()
     def _average(self, new_samples: int) -> None:
-        """Updates the averaged weights, an exponential mean with horizon `ema_samples`, at first `EARLY_HORIZON`: the
-        weights at the start of a run are poor.
+        """Updates the averaged weights, an exponential mean with horizon `ema_samples`, at first `EARLY_HORIZON`, as the
+        weights at the start of a run are poor, or `TRAINED_HORIZON`.
 
         The initial bias is divided out, so that the first step copies the weights. Batch-norm statistics are averaged
         as an estimate; `refresh_statistics` computes the right ones."""
-        share = -math.expm1(-new_samples / min(self.settings.ema_samples, EARLY_HORIZON * self.samples))
+        horizon = min(self.settings.ema_samples, max(EARLY_HORIZON * self.samples, self.least_horizon))
+        share = -math.expm1(-new_samples / horizon)
         self.average_weight += (1.0 - self.average_weight) * share
         averaged, ours = zip(*self._pairs, strict=True)
         torch._foreach_lerp_(averaged, ours, share / self.average_weight)
