@@ -9,8 +9,7 @@ def around_of(point, size):
 
 
 def slow_eye(grid, colour, row, column):
-    """Returns whether an empty point is an eye of a colour: it has all points beside, and all but one of the corners
-    around, all of them at the edge."""
+    """Returns whether an empty point is a colour's eye: all beside, and all corners but one (at the edge all)."""
     corners = [(row + i, column + j) for i in (-1, 1) for j in (-1, 1)]
     there = [(r, c) for r, c in corners if 0 <= r < len(grid) and 0 <= c < len(grid)]
     missing, beside = sum(grid[r][c] != colour for r, c in there), around_of((row, column), len(grid))

@@ -59,8 +59,7 @@ def test_playouts_of_a_won_board_are_won_by_its_owner_whoever_moves(to_play: int
 
 
 def score_of_playout(state: GameState, key: Tensor) -> float:
-    """Returns Black's score after one playout by the plain rules: a point is drawn among the empty ones that are
-    no eye, row by row, and a suicide is struck out until the next move."""
+    """Returns Black's score after a playout of plain rules, of points that are no eye; a suicide waits for a move."""
     size, struck, num_moves = state.rules.size, {state.ko}, 0
     for drawn in ((rng.split(key.unsqueeze(0), 9 * size**2)[0] >> 40) & 0xFFFFFF).tolist():
         if state.is_over or num_moves == playout.LONGEST * size**2:

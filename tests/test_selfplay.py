@@ -200,8 +200,7 @@ def test_games_go_on_with_the_schedules_next_number_of_simulations() -> None:
 @pytest.mark.parametrize(("way", "number"), [("kernels", 16), ("torch", 2)])
 @pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
 def test_same_seeds_same_games_move_for_move(algorithm: str, way: str, number: int) -> None:
-    """As before the search was rewritten: tests/data/games-5x5.json, by algorithm and number of the game a letter for
-    each move, A to Y for the points 0 to 24 and Z for a pass. Of torch, which is slow, a few are asked for."""
+    """As before the search was rewritten: games-5x5.json has a letter a move, Z for a pass. Slow torch plays a few."""
     words = "game.size=5 game.komi=24.5 game.move_cap=40 search.leaves=1 search.max_considered=8 selfplay.sgf_share=1"
     words += " selfplay.full_simulations=16 selfplay.cheap_simulations=6 selfplay.full_share=0.6"
     settings = tiny.config(f"search.algorithm={algorithm}", "selfplay.slots=16", *words.split())
@@ -303,8 +302,7 @@ AUTO = ("selfplay.slots=0", "search.leaves=0", "selfplay.full_simulations=40", "
 
 @pytest.fixture
 def pretended(monkeypatch, request) -> list[int]:
-    """Makes a device on which a call of the evaluator costs as much as 15 positions, 512 of which are enough, and one
-    in whole moves that much or as much as the test says; returns the evaluator's sizes that are asked for."""
+    """Makes a device where a call costs 15 positions, 512 are enough, or as said; returns the sizes asked for."""
     asked: list[int] = []
 
     def speed(work, size: int, device: torch.device, is_replayed: bool = False) -> float:

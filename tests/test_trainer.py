@@ -196,8 +196,8 @@ def test_the_state_of_another_optimiser_is_left() -> None:
 def test_average_is_the_bias_corrected_mean(trained: int, horizons: tuple[int, ...], monkeypatch) -> None:
     """Over `ema_samples`, at first over a share of the samples so far, here an eighth; of trained weights over 2."""
     monkeypatch.setattr("zerogo.network.trainer.EARLY_HORIZON", 1 / 8)
-    monkeypatch.setattr("zerogo.network.trainer.TRAINED_HORIZON", 2)
     trainer = make_trainer(dataclasses.replace(SETTINGS, ema_samples=3))
+    monkeypatch.setattr("zerogo.network.trainer.TRAINED_HORIZON", 2)
     if trained:
         trainer.start_from(trainer.network.state_dict())
     history, weights = [trainer.network.stem.conv.weight.detach().clone()], torch.tensor([float(trained), 0, 0, 0, 0])

@@ -396,8 +396,8 @@ class Trainer:
 
     @torch.no_grad()
     def _average(self, new_samples: int) -> None:
-        """Updates the averaged weights, an exponential mean with horizon `ema_samples`, at first `EARLY_HORIZON`, as the
-        weights at the start of a run are poor, or `TRAINED_HORIZON`.
+        """Updates the averaged weights, an exponential mean with horizon `ema_samples`, at first `EARLY_HORIZON`, since
+        fresh weights are poor, and `TRAINED_HORIZON` at least after those of another run.
 
         The initial bias is divided out, so that the first step copies the weights. Batch-norm statistics are averaged
         as an estimate; `refresh_statistics` computes the right ones."""

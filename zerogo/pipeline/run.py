@@ -187,8 +187,7 @@ class Run:
             if not self.iteration.is_learning:  # earlier processes have finished these
                 self._restored = len(self.iteration.collected.lengths)
                 self.shown.games -= self._restored
-            if not self.iteration.is_learning and not distributed.is_rank0():
-                self.iteration.collected = SelfPlayResult()
+                self.iteration.collected = self.iteration.collected if distributed.is_rank0() else SelfPlayResult()
         if (first := int(start.counters["games"])) or "iteration" not in start.run:
             self.selfplay = self._new_selfplay(first)
             self.selfplay.resignation.load_state_dict(start.counters["resignation"])
@@ -513,10 +512,9 @@ class Run:
         self._sync_ranks()
         self._write_games()
         self.replay.flush()
-        begun, iteration = time.monotonic(), self.iteration
+        begun, iteration, all_of = time.monotonic(), self.iteration, distributed.all_gather_object
         if not iteration.is_learning:
-            results = distributed.all_gather_object(iteration.collected)
-            iteration = replace(iteration, collected=snapshots.join_results(results))
+            iteration = replace(iteration, collected=snapshots.join_results(all_of(iteration.collected)))
         if distributed.is_rank0():
             self.signals.retry_io(self._write_snapshot, iteration, begun)
             if self.inbox:
