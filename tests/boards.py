@@ -25,8 +25,7 @@ SYMBOLS = ".XO"  # index = colour: 0 empty, 1 black, 2 white
 
 
 def parse(rows: str | Iterable[str]) -> list[list[int]]:
-    """Returns the stones of a diagram, a text or its lines: rows from the top, 0 empty, 1 black, 2 white; asserts that
-    it is a square of known symbols."""
+    """Returns the stones of a square diagram, a text or its lines: rows from the top, 0 empty, 1 black, 2 white."""
     lines = ["".join(line.split()) for line in (rows.strip().splitlines() if isinstance(rows, str) else rows)]
     assert all(len(line) == len(lines) for line in lines), f"not a square diagram: {lines}"
     assert set("".join(lines)) <= set(SYMBOLS), f"unknown symbol; known are {SYMBOLS!r}: {lines}"
@@ -99,8 +98,7 @@ def assert_same(one: TensorFields, other: TensorFields, what: str = "", but: tup
 
 def spiral(size: int) -> list[str]:
     """Returns the rows of a board of 1, 5, 9, … points a side: a spiral of Black's from the corner to the centre,
-    White's string between its arms, and in the centre the last liberty of both, where White takes all of Black's in one
-    move."""
+    White's string between its arms, and in the centre the last liberty of both, where White takes all of Black's."""
     if size == 1:
         return ["."]
     first, *others = spiral(size - 4)
@@ -123,8 +121,7 @@ class Lockstep:
     """B random games on both boards. Moves are uniform among the legal plays; a pass comes with the chance
     `pass_share`, and with 1/2 from ply `long` times the points on, so that games come to an end by two passes.
 
-    reasons: how many of all candidate moves were illegal, by the kind of reason. why: the kinds for the present moves
-    of each game."""
+    reasons: how many of all candidate moves were illegal, by the kind of reason. why: each game's present kinds."""
 
     def __init__(
         self,

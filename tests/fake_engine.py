@@ -20,8 +20,7 @@ MOVES = {"garbage": "banana", "off-board": "T19", "resign": "resign", "empty": "
 
 
 class Trouble(Exception):
-    """What a program does instead of answering: `kind` is "crash" (with a status and last words), "hang", "mute" or
-    "babble"."""
+    """What a program does instead of answering: `kind` is "crash" (status, last words), "hang", "mute", "babble"."""
 
     def __init__(self, kind: str, status: int = 0, words: str = "") -> None:
         self.kind, self.status, self.words = kind, status, words

@@ -76,8 +76,7 @@ class Seen:
 
     @cached_property
     def after(self) -> dict[Point, tuple[int, int, int]]:
-        """Returns for each legal move: stones captured, liberties and size of the string that it makes; a suicide
-        captures none."""
+        """Returns for each legal move: stones captured (none by suicide), liberties and size of its string."""
         found = {}
         for point in filter(self.legal, all_points(self.size)):
             removed = self.board.removed_by(self.mover, point)

@@ -36,8 +36,7 @@ def requests_of(script: str) -> list[str]:
 
 
 def engine(checkpoint: str = "mcts:8", *arguments: str) -> Engine:
-    """Returns the engine that a command line asks for; what it says to people is in `engine.said`. Its clock goes on by
-    10 ms whenever it is read."""
+    """Returns the engine of a command line; `engine.said` is what it says to people. Each look at its clock: 10 ms."""
     said: list[str] = []
     options = ["--checkpoint", checkpoint, "--device", "cpu", "--precision", "float32", "--seed", "1", *arguments]
     made = make_engine(parse(options), said.append)
@@ -101,8 +100,7 @@ class Talk:
     engine: Engine
 
     def ask(self, line: str) -> str:
-        """Returns the reply to one line with its sign: "= D4", "? illegal move"; empty where there is none. A refusal
-        changes nothing."""
+        """Returns the reply to one line with its sign: "= D4", "? illegal move", or "". A refusal changes nothing."""
         before, written = state_of(self.engine), raw(self.engine, [line])
         assert written == "" or (written.endswith("\n\n") and written.count("\n\n") == 1 and "\n\n\n" not in written)
         if written.startswith("?"):
@@ -117,8 +115,7 @@ class Talk:
 
 
 def perform(script: str) -> str:
-    """Returns the conversation with the requests of a script, files being in the working directory, of which a refused
-    command changes none."""
+    """Returns the conversation by a script; a refused command changes no file of the working directory."""
     for line in script.splitlines():
         if line.startswith("+ "):
             put_file(*line[2:].split(" ", 1))

@@ -137,8 +137,7 @@ def dying(number: int, happens: Callable[..., Any], after: bool, counter: list[i
 
 
 class First:
-    """Plays the first legal point while the board has at least `leave` empty points, then passes. Notes how it was
-    asked."""
+    """Plays the first legal point while at least `leave` points are empty, then passes. Notes how it was asked."""
 
     def __init__(self, name: str = "first", leave: int = 4) -> None:
         self.name, self.leave = name, leave

@@ -49,8 +49,8 @@ def replayed(rules: Rules, moves: list[int]) -> list[GameState]:
 
 
 def check_nodes(search_state: SearchState, game: int, start: board.State, cap: int) -> Counter[str]:
-    """Plays to every node of a tree on the board: every legal move is open, what is open and illegal is a repetition
-    that was not tried. Returns what was met."""
+    """Plays to every node of a tree: every legal move is open, and of others only repetitions that were not tried.
+    Returns what was met."""
     tree, games, legal_in, met = search_state.tree, {ROOT: start}, {}, Counter()
     for node in range(ROOT, ROOT + int(tree.size[game])):
         if node > ROOT:

@@ -221,8 +221,7 @@ def test_an_actor_that_is_stopped_on_a_full_disk_writes_no_game_twice(begun: Pat
 
 
 def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, monkeypatch) -> None:
-    """For a checkpoint, for another one, which says that one before it plays, for room; it ends with a sentence when
-    there is nobody to play for."""
+    """For a checkpoint, for another one, which names the player, for room; without a run it ends with a sentence."""
     run, said = shutil.copytree(begun / "tiny", tmp_path / "tiny"), []
     (path,) = checkpoint.paths(run)
     path.rename(tmp_path / path.name)

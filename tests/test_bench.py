@@ -75,8 +75,7 @@ def test_several_processes_are_counted_together(monkeypatch, capsys) -> None:
 
 
 def test_draws_are_uniform_over_the_legal_moves() -> None:
-    """20,000 draws in one position: no illegal move, each legal one near its share (6 standard deviations: it fails
-    once in 1e6 times)."""
+    """20,000 draws in one position: no illegal move, each legal one within 6 standard deviations of its share."""
     stones = torch.zeros(1, 4, 4, dtype=torch.int8)
     stones[0, 0, 1] = stones[0, 1, 0] = stones[0, 3, 3] = 2
     state = board.from_stones(stones.expand(20000, -1, -1).contiguous(), torch.ones(20000, dtype=torch.int8), Rules(4))
@@ -132,8 +131,7 @@ def notes(monkeypatch, tmp_path) -> Path:
 
 
 def test_a_peer_is_asked_in_turn_and_at_its_best(notes, capsys) -> None:
-    """The first round is in both precisions, the others in the one that was faster; it gets the same sizes of
-    everything."""
+    """The first round is in both precisions, the others in the one that was faster, with the same sizes."""
     (line,) = measured(PEER, capsys)
     assert (line["peer"], line["peer_dtype"]) == ("mctx 0.0 on cpu", "bfloat16")
     assert (line["peer_simulations_per_s"], line["peer_evals_per_s"], line["peer_efficiency"]) == (100, 1000, 0.1)

@@ -44,8 +44,7 @@ def test_random_games_agree_at_every_ply(name: str) -> None:
 
 
 def test_new_games_in_place_of_finished_ones_start_afresh() -> None:
-    """Games that finish are replaced while the others go on, as in self-play, with the step that takes over the old
-    state."""
+    """Games that finish are replaced while the others go on, as in self-play; the step takes over the old state."""
     played = Lockstep(kinds(3, 3), "lanes", long=3, step=board.step_)
     for _ in range(60):
         played.run(1)

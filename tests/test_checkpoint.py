@@ -31,8 +31,7 @@ def tiny_config(*overrides: str) -> Config:
 
 
 def made(step: int = 7) -> Checkpoint:
-    """Returns a checkpoint with two different sets of weights, the state of a real optimiser and a generator that was
-    used."""
+    """Returns a checkpoint with two different sets of weights, a real optimiser's state and a used generator."""
     one = tiny.fresh_checkpoint(tiny_config(), step)
     optimizer = torch.optim.AdamW(parameters := [*one.network().parameters()], lr=1e-3)
     sum(parameter.sum() for parameter in parameters).backward()

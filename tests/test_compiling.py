@@ -35,8 +35,7 @@ MOST_REGISTERS = dict.fromkeys(("board", "leaf_states"), 128)  # as a game's sta
 def compile_call(function: Callable, *arguments: Any) -> dict[int, dict[str, dict[str, int]]]:
     """Compiles all kernels that a function of a module launches for these arguments, and returns what each uses, by
     architecture and by the kernel's name, the most of all its launches: registers of a thread, `spills` (bytes of local
-    memory of a thread), `shared` (bytes of a block). Raises an AssertionError with the compiler's words where a kernel
-    does not compile."""
+    memory of a thread), `shared` (bytes of a block). Raises an AssertionError with the compiler's words."""
     call = pickle.dumps((function, arguments))  # as a pool itself would share the tensors' memory
     try:
         return _worker().submit(_call, call).result()

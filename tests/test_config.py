@@ -125,8 +125,7 @@ def test_settings_of_several_values_have_examples() -> None:
 
 @pytest.mark.parametrize(("text", "overrides", "expected"), TABLES["what is read"])
 def test_files_and_overrides_are_read(text: str, overrides: list[str], expected: dict, tmp_path: Path) -> None:
-    """In any order, as together they must be valid. YAML 1.1 alone reads 1e-3 as text, and on and off as true and
-    false."""
+    """In any order, as together they must be valid. YAML 1.1 alone reads 1e-3 as text, and on as true."""
     path, again = tmp_path / "a.yaml", tmp_path / "b.yaml"
     path.write_text(text)
     settings = load(path if text else None, overrides)

@@ -43,8 +43,7 @@ RULES = [
 
 
 def random_actions(state: board.State, ply: int, seed: int) -> Tensor:
-    """Returns a move for each game: even ones at random, passes now and then, odd ones by the player that spares its
-    eyes."""
+    """Returns a move for each game: even ones at random, some passes, odd ones by the player that spares its eyes."""
     game_index = torch.arange(state.num_games)
     weights = board.legal_actions(state).to(torch.float32)
     weights[:, -1] = 0.02 * weights.sum(1)
@@ -138,8 +137,7 @@ TACTICS = ["liberties:64", "capture_size:64", "opponent_capture_size:64", "self_
 
 @KERNELS
 def test_tactics_of_crowded_boards_and_spirals(way: str) -> None:
-    """Joins and captures at once; one string that winds over the whole board, whose last liberty is where a move takes
-    it, or dies."""
+    """Joins and captures at once; a string winds over the whole board, at whose last liberty a move takes or dies."""
     draw = random.Random(2)
     boards = [crowded(size, draw, 0.65) for size in (5, 7, 9, 5, 8)]
     boards += [parse(spiral(9)), crowded(19, draw, 0.75)]
@@ -152,8 +150,7 @@ def test_tactics_of_crowded_boards_and_spirals(way: str) -> None:
 
 @pytest.mark.parametrize("name", list(ENCODERS))
 def test_presets_are_their_groups(name: str) -> None:
-    """The groups are compared above one by one; here a preset's planes lie one after the other in the order of its
-    list."""
+    """The groups are compared above one by one; here a preset's planes follow each other in the order of its list."""
     state, games = next(itertools.islice(positions([Rules(7, 6.5)] * 4, 30, seed=4), 25, None))
     encoder = make_encoder(name, komi_input=True)
     planes, names, half = encoder.planes(state), encoder.plane_names, encoder.planes(state, torch.bfloat16)

@@ -146,8 +146,7 @@ def talked_with(player: str, log: Path | str, text: bytes, folder: Path, monkeyp
 
 
 def test_bytes_through_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    """Bytes that are no text, half lines and an end in the middle of an analysis: it ends as it should, every id
-    answered, and all stands in its log."""
+    """No text, half lines, an end during an analysis: it ends as it should, ids are answered, all is in its log."""
     sent = [f"{number} {line}" for number, line in enumerate(requests_of(SCRIPTS["moves"]))]
     noise = b"\xff\xfe # \x00\n# \x80\r\n\n\xc3 x\n"
     text = noise + "\n".join(sent).encode() + b"\n" + noise + b"77 showboard\n88 lz-analyze 1"

@@ -164,8 +164,7 @@ def test_a_fault_while_pondering_ends_nothing(fresh: Engine, monkeypatch: pytest
 
 
 def test_pondering_keeps_its_tree(fresh: Engine) -> None:
-    """Off by default. While the other side thinks the tree grows; the next move finds its part of it, `stop` and any
-    line end it."""
+    """Off by default. While the other side thinks the tree grows, which the next move finds; any line ends it."""
 
     def pause(replies: int) -> gtp_talk.Wait:
         """Holds when it is asked for the twentieth time after so many replies."""

@@ -43,8 +43,7 @@ def test_what_clocks_say(steps: str) -> None:
 
 @dataclass
 class SlowSession:
-    """A search whose steps take so long as `duration` says; it never comes to an end by itself. The clock stands still
-    while nobody works."""
+    """A search without an end whose steps take as long as `duration` says. Its clock rests while nobody works."""
 
     duration: Callable[[], float]
     overhead: float = 0.0
@@ -168,8 +167,7 @@ def test_the_time_of_a_resignation_or_a_pass_counts_too(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("settings", "options", "steps"), TABLES["what ends a search"])
 def test_what_ends_a_search(settings: list, options: dict, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a clock the simulations, which are not exceeded; with a clock and --simulations whichever is first; with
-    a clock alone the time."""
+    """Without a clock the simulations, exactly; with a clock the time, or with --simulations whichever is first."""
     engine = slow_engine(monkeypatch, lambda: 0.1, **options)
     engine.clock.set_gtp(*settings)
     engine.genmove(BLACK, plays=False)

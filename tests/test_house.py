@@ -49,8 +49,7 @@ MODULES = {name_of(path): path for path in FILES}
 
 
 def imports_of(path: Path) -> dict[str, int]:
-    """Returns the modules of zerogo that a file imports anywhere, functions and TYPE_CHECKING included, with the
-    line."""
+    """Returns the modules of zerogo that a file imports, in functions and TYPE_CHECKING too, with the line."""
     found = {}
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
@@ -110,8 +109,7 @@ sys.exit(f"imports changed {different} {late}" if different or late else 0)
 
 
 def test_imports_do_nothing(tmp_path: Path) -> None:
-    """A process that imports every module has the threads, seeds, files and environment that it had before. Loading a
-    network takes no slow imports either."""
+    """Importing every module changes no threads, seeds, files or environment. Loading a network imports little."""
     # Triton sets up caches of its own.
     # The tab's entry is TensorBoard's own door, and imported by nothing else.
     apart = "__main__", "tensorboard_plugin.entry"

@@ -58,8 +58,7 @@ def test_history_counts_as_in_katago(moves: str, told: str, passes: str) -> None
 
 
 def some_network(version: str = "15") -> KataGoNetwork:
-    """Returns a network of a version, small and with every kind of block and activation, with weights that all
-    count."""
+    """Returns a small network of a version with every kind of block and activation, whose weights all count."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(1)
         network = katago_format.from_plan(TABLES["plans"][version], 9)

@@ -37,8 +37,7 @@ def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pretend(monkeypatch, capability: tuple[int, int] = (9, 0), error: Exception | None = None) -> list[str]:
-    """Puts a GPU of that capability into the machine, and a Triton whose driver may fail; returns its probes as they
-    come."""
+    """Puts a GPU of that capability into the machine, and a Triton whose driver may fail; returns its probes."""
     probes: list[str] = []
 
     def get_current_target() -> None:
@@ -179,8 +178,7 @@ EACH = pytest.mark.parametrize("way", ["plain", NUMBA])
 
 
 def rows_of_all_types(number: int) -> list[Tensor]:
-    """Returns tensors of all types and widths, one wider than a block, one with rows further apart than they are
-    wide."""
+    """Returns tensors of all types and widths, one wider than a block, one with gaps between its rows."""
     torch.manual_seed(number)
     wide, apart = torch.randint(-9, 9, (number, 1500), dtype=torch.int16), torch.rand(number, 6, 2)[:, :4]
     narrow = torch.rand(number) < 0.5, torch.rand(number), torch.rand(number, 0, 3)

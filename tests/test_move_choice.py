@@ -103,8 +103,7 @@ def test_captures_dead_stones_that_matter_before_it_passes(mirrored: bool) -> No
 
 @BOTH
 def test_cleanup_comes_after_the_game(mirrored: bool) -> None:
-    """It used to take what the network called dead in the middle of the game, and lost games that were won (5x5 against
-    GNU Go: 4 of 8)."""
+    """It used to take dead stones in the middle of the game, and lost games that were won (4 of 8 on 5x5)."""
     game = position("one stone is cut off", mirrored)
     assert choice(game, analysis(game, {"D4": 0.5, "E3": 0.45, "pass": -0.5}, 0.9, value=0.5), CLEANUP) == "D4"
     ended = position("one stone is cut off", mirrored, komi=-30.5, passed=True)

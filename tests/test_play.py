@@ -57,8 +57,7 @@ class ScriptedBot:
 
 
 def talked(lines: list[str], white: object = None, path: Path | None = None) -> tuple[LiveGame, list[str], str]:
-    """Returns the game on 5x5, its moves as vertices and what stands on the screen after a conversation in which Black
-    is a person; Ctrl-D ends it."""
+    """Returns the game on 5x5, its vertices and the screen after what Black, a person, typed; Ctrl-D ends it."""
     shown: list[str] = []
     typed = iter([*lines, "^D"])
 

@@ -130,8 +130,7 @@ def test_script_main(capsys) -> None:
 
 
 def piped(*chunks: bytes) -> list[bytes]:
-    """Returns the lines of a pipe from which chunks are read one after the other, each in parts as large as asked
-    for."""
+    """Returns the lines of a pipe from which chunks are read in turn, each in parts as large as asked for."""
     waiting = [memoryview(chunk) for chunk in reversed(chunks)]
 
     def read(handle: int, most: int) -> bytes:

@@ -31,8 +31,7 @@ from zerogo.system import runtime
 @BOTH
 @pytest.mark.parametrize(("leaves", "passing", "way"), [(1, 1, "numba"), (8, 8, "numba"), (1, 1, "plain")])
 def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, passing: int, way: str) -> None:
-    """Trees of played games, kept from move to move, on small boards where positions repeat, under all rules, with and
-    without a cap."""
+    """Trees of played games, kept from move to move, on small boards, under all rules, with and without a cap."""
     rules, caps = [*RULES, *[RULES[4], *RULES[6:]] * 3], [60, 14, 40, 16, 40, 12, *[60] * 11]
     state, games, met = after_random_moves(rules, 5, move_cap=caps), torch.arange(17), Counter()
     made = Search(TableEvaluator(passing), dataclasses.replace(settings, leaves=leaves, c_puct=3.0))
@@ -51,8 +50,7 @@ def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, pass
 
 @pytest.mark.parametrize("way", ["numba", "plain"])
 def test_leaves_are_shown_as_played_games_would_be(way: str, use: Callable[[str], None]) -> None:
-    """A leaf's stones, recent positions, moves, ko, counters and rules equal those of a game that was really played to
-    it."""
+    """A leaf's stones, recent positions, moves, ko, counters and rules equal those of a game played to it."""
     use(way)
     rules = [Rules(size=4, komi=float(k), superko="positional") for k in range(6)]
     state, shown = after_random_moves(rules, 5), []
@@ -141,8 +139,7 @@ def test_budgets_are_exact_and_sums_add_up(settings: SearchConfig, number: int) 
 
 @pytest.fixture
 def captured(monkeypatch: pytest.MonkeyPatch, use: Callable[[str], None]) -> list[Callable[[], None]]:
-    """Lets steps be "captured" on the CPU, where the replay makes the step itself, on the graph's own states; returns
-    all that were."""
+    """Lets steps be "captured" on the CPU, where the replay makes the step, on the graph's states; returns all."""
     found: list[Callable[[], None]] = []
 
     def record(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
@@ -187,8 +184,7 @@ def test_is_captured_anew_where_it_must_be(captured: list) -> None:
 
 
 def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short search is not worth it; a long one is, and so are many short ones in the same trees, and steps whose end
-    is not known."""
+    """A short search is not worth it; a long one is, or many in the same trees, or steps whose end is not known."""
     monkeypatch.setattr(graph, "PAYS", 12)
     state = start()
     made = Search(TableEvaluator(), dataclasses.replace(PUCT, keep_tree=False))

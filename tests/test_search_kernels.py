@@ -65,8 +65,7 @@ def search_of(toy: toys.Toy, settings: SearchConfig, device: torch.device) -> Se
 
 @cases(SOME)
 def test_toys_are_searched_alike(way: str, settings: SearchConfig) -> None:
-    """Two searches in a row with the subtrees kept, budgets of their own; finished positions and moves that are found
-    closed are met."""
+    """Two searches in a row keep the subtrees, with budgets of their own; they meet finished games, closed moves."""
     budgets = torch.tensor([0, 11, 11, 8])
 
     def run(device: torch.device) -> SearchState:

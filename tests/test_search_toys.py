@@ -27,8 +27,7 @@ def search(toy: Toy, settings: SearchConfig, **evaluator: bool) -> Search:
 @BOTH
 @pytest.mark.parametrize("leaves", [1, 16])
 def test_converges_to_the_true_value(settings: SearchConfig, leaves: int) -> None:
-    """With an exact evaluator and an even prior, in all games at once; also the move that it would play keeps the
-    value."""
+    """With an exact evaluator and an even prior, in all games at once; the move to play keeps the value, too."""
     toy, starts = toys.union(*GAMES.values())
     true = toy.exact[starts]
     found = search(toy, dataclasses.replace(settings, leaves=leaves), even=True).run(toy.new(starts), 600)
@@ -153,8 +152,7 @@ def test_a_search_is_the_plain_one(settings: SearchConfig) -> None:
 
 
 def plain_gumbel(toy: Toy, root: PlainNode, settings: SearchConfig, budget: int) -> None:
-    """Sequential halving without noise as in Danihelka et al. 2022: phases over the survivors, best by logit +
-    sigma(q)."""
+    """Sequential halving without noise (Danihelka et al. 2022): phases over survivors, best by logit + sigma(q)."""
 
     def merit(action: int) -> float:
         return plain_logits(root, settings)[action]
@@ -334,8 +332,7 @@ def test_a_tree_that_would_overflow_is_dropped_and_counted(way: str, use: Callab
 @pytest.mark.parametrize("keep", [True, False])
 @BOTH
 def test_root_noise_stays_out_of_the_tree(settings: SearchConfig, keep: bool) -> None:
-    """The tree holds the evaluator's priors wherever it goes, so a search without noise finds what it would have
-    found."""
+    """The tree holds the evaluator's priors wherever it goes, so a search without noise finds the same."""
     toy = toys.tic_tac_toe()
     settings = dataclasses.replace(settings, keep_tree=keep)
     made = search(toy, settings, exact=False)

@@ -153,8 +153,7 @@ def test_a_full_tree_grows(game: LiveGame) -> None:
 
 @pytest.mark.parametrize(("word", "asked", "expected"), LEAVES)
 def test_leaves_suit_the_simulations(word: str, asked: dict[str, int], expected: tuple[int, int]) -> None:
-    """Few simulations take one leaf a step, many take several; simulations are the word's unless others are asked
-    for."""
+    """Few simulations take one leaf a step, many several; they are the word's unless others are asked for."""
     analyst = make_analyst(word, EvaluationConfig(), CPU, torch.float32, **asked)
     assert (analyst.name, analyst.simulations, analyst.search.settings.leaves) == (word, *expected)
 

@@ -35,8 +35,7 @@ def test_winrates_and_scores_make_graphs() -> None:
 
 @pytest.mark.parametrize(("rules", "fields", "there", "absent"), TABLES["the text of a file"])
 def test_the_text_of_a_file(rules: dict, fields: dict, there: list[str], absent: list[str]) -> None:
-    """A pass is the empty value; rules that no word names are written in full, komi never with an exponent, and an
-    unknown date is not today's."""
+    """A pass is the empty value; unnamed rules are written in full, komi without exponent, unknown dates not at all."""
     text = to_text(GameRecord(Rules(**rules), **{"moves": []} | fields))
     assert all(part in text for part in there) and not any(part in text for part in absent), text
 
@@ -64,8 +63,7 @@ def test_a_game_may_not_be_endless(monkeypatch) -> None:
 
 @pytest.mark.parametrize("superko", ["simple", "positional", "situational"])
 def test_batches_are_the_same_positions(superko: str) -> None:
-    """Stones, side to move, legal moves (superko included), captures and passes, at every third move of games that end
-    with two passes."""
+    """Stones, side to move, legal moves with superko, captures, passes: at every third move up to two passes."""
     rules = Rules(5, 7.0, superko, suicide=superko == "situational")
     states, actions = zip(*random_games([rules] * 4, 58), strict=True)
     state, moves = states[-1], torch.stack(actions[:-1], dim=1)

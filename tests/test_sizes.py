@@ -59,8 +59,7 @@ SEARCHES = "gumbel", "puct search.forced_playouts=2 search.leaves=3 search.keep_
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_a_game_is_the_same_among_games_of_other_sizes(search: str) -> None:
-    """What a run on many boards plays and records under a number is what a run on that board alone does, moves, values
-    and targets."""
+    """A run on many boards plays and records under a number, targets too, what a run on that board alone does."""
     words = f"""search.algorithm={search} search.max_considered=4 game.move_cap=0 game.random_komi_share=0.5
         game.komi_spread=3 game.suicide_share=0.5 game.superko_shares={{"simple":1,"positional":2}} selfplay.slots=6
         selfplay.full_simulations=6 selfplay.cheap_simulations=3 selfplay.full_share=0.6 selfplay.resign_share=0.5

@@ -145,8 +145,7 @@ def test_a_tiny_batch_is_learned_by_heart(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("sizes", [[5] * 8, [5, 3, 4, 5, 3, 2, 5, 4]])
 def test_augmented_samples_are_equivariant(sizes: list[int]) -> None:
-    """Planes, policy and ownership turn together: a turned sample says of a point what the straight one says of where
-    it came from."""
+    """Planes, policy, ownership turn together: a turned sample says of a point what its place before said."""
     trainer, batch = make_trainer(), make_batch(rules=[Rules(size) for size in sizes])
     straight, _, plain = trainer.encode_batch(dataclasses.replace(batch, symmetry=torch.zeros(8, dtype=torch.int64)))
     turned, _, targets = trainer.encode_batch(dataclasses.replace(batch, symmetry=torch.arange(8)))

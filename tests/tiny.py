@@ -98,8 +98,7 @@ def samples_of(state: board.State, seed: int, **fields: Tensor) -> Samples:
 
 @dataclasses.dataclass
 class Script:
-    """An evaluator that wants given moves: moves[ply] of every game, and Black's value (White's is the negative) from
-    each ply on."""
+    """An evaluator that wants given moves: moves[ply] of every game, and Black's value from each ply on."""
 
     moves: Sequence[int]
     values_black: Sequence[float] = (0.0,)
@@ -115,8 +114,7 @@ class Script:
 
 
 def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
-    """Trains the smallest run inside a folder and returns the run's own folder. A fork plays its matches, as a new
-    process would import everything anew."""
+    """Trains the smallest run in a folder and returns its own folder. A fork plays its matches: it imports nothing."""
     with FORKED:
         train(config(f"run.directory={folder}", *overrides), resume=resume)
     return folder / "tiny"
@@ -167,8 +165,7 @@ def events(folder: Path) -> Any:
 
 
 def different(one: Path, other: Path) -> list[str]:
-    """Returns the names of what differs between two runs, but for times: weights, all of training, games in flight,
-    numbers in the charts."""
+    """Returns the names of what differs between two runs, but for times: weights, training, games, charts."""
     found = []
     for folder in (one, other):
         state = vars(next(snapshots.starts(folder)))

@@ -21,8 +21,7 @@ from zerogo.system.tensors import TensorFields
 
 @dataclass(frozen=True)
 class Positions(TensorFields):
-    """K positions of a toy: index int64 [K], the state's number. Also its roots; ply: int32 [K] only keys their
-    draws."""
+    """K positions of a toy, its roots too: index int64 [K], the state's number; ply: int32 [K] keys their draws."""
 
     index: Tensor
     ply: Tensor
@@ -36,8 +35,7 @@ class Toy(TensorFields, Game):
     after: int64 [S, A], the state after each move, -1 where illegal. result: float32 [S], that of the side to move
     where the game is over, nan elsewhere. exact: float32 [S], the value with perfect play, for the side to move. prior:
     float32 [S, A]. guess: float32 [S], wrong values within [-1, 1]. points: float32 [S], a score for the side to move
-    in quarters, which sums hold exactly. repeating: bool [S, A], moves that are found illegal only when they are
-    tried."""
+    in quarters, which sums hold exactly. repeating: bool [S, A], moves found illegal when they are tried."""
 
     after: Tensor
     result: Tensor
@@ -95,8 +93,7 @@ class Toy(TensorFields, Game):
 
 
 def written_out(start: Hashable, moves: Callable, result: Callable, num_actions: int, seed: int = 0) -> Toy:
-    """Returns a toy of all states within reach: moves(state) -> {action: state}, result(state) -> the mover's, or None
-    where it goes on."""
+    """Returns a toy of all states in reach: moves(state) -> {action: state}, result(state) -> the mover's or None."""
     numbers, states, rows = {start: 0}, [start], []
     for state in states:
         row = [-1] * num_actions

@@ -122,8 +122,7 @@ examples:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Runs a command and ends the process; an unknown one ends it with status 2. words: by default those of the command
-    line."""
+    """Runs a command, and ends the process with status 2 for an unknown one. words: default: the command line's."""
     command, *arguments = (sys.argv[1:] if words is None else words) or ["--help"]
     if command in ("-h", "--help"):
         print(f"usage: zerogo {{{','.join(COMMANDS)}}} …\n")
@@ -136,11 +135,8 @@ def main(words: Sequence[str] | None = None) -> None:
         print(f"error: there is no command {command!r}; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
     here = {"train": (parse_train, main_train), "selfplay": (parse_selfplay, main_selfplay)}
-    here |= {
-        "evaluate": (parse_evaluate, main_evaluate),
-        "play": (parse_play, main_play),
-        "show": (parse_show, main_show),
-    }
+    here |= {"evaluate": (parse_evaluate, main_evaluate), "play": (parse_play, main_play)}
+    here |= {"show": (parse_show, main_show)}
     if command in here:
         parse, run = here[command]
     else:

@@ -246,8 +246,7 @@ class Inbox:
 
 
 def _of_games(games: dict[str, Any], samples: Samples, count: int) -> str:
-    """Returns what is wrong with a shard's numbers of games, "" where nothing is. count: of the samples, as the shard's
-    name says."""
+    """Returns what is wrong with a shard's numbers of games, "" where nothing is. count: of samples, by its name."""
     numbers = [len(games[name]) for name, kind in GAMES.items() if isinstance(kind, list)]
     if not len(samples) == count > 0 or len(set(numbers)) > 1 or len(samples.game.unique()) > numbers[0]:
         return f"holds {len(samples)} samples of {numbers} games; its name says {count}"

@@ -115,8 +115,7 @@ def most_processes(config: Config, number: int) -> int:
 def memory(config: Config, device: torch.device, processes: int = 0) -> dict[str, float]:
     """Returns the bytes of what a run will hold, by setting: replay on its device, games in flight, network. Games
     whose number is still to be measured (selfplay.slots 0) count nothing. On a CPU the bytes are those of all ranks of
-    this machine, on a GPU those of one rank. processes: the number of ranks, all on this machine; 0: the present
-    number."""
+    this machine, on a GPU those of one rank. processes: the ranks, all on this machine; 0: as many as now."""
     here, world = processes or distributed.local_rank_and_size()[1], processes or distributed.world_size()
     on_device = here if device.type == "cpu" else 1
     side = config.game.largest_size
@@ -190,8 +189,7 @@ def file_size(path: Path) -> int:
 
 
 def _planned(config: Config, needed: dict[str, float], device: torch.device) -> str:
-    """Returns in words what is needed of the memory of a device, by setting. Raises InputError where there is no room
-    for it."""
+    """Returns in words what is needed of a device's memory, by setting. Raises InputError where it has no room."""
     free, total = runtime.free_bytes(device), sum(needed.values())
     if free is None or total <= free:
         whose = "GPU memory" if device.type == "cuda" else "memory"

@@ -389,8 +389,7 @@ def script_main(function: Callable[[], int | None]) -> None:
     """Runs a script's main function and ends the process with its status.
 
     InputError and a file that can't be read or written become one sentence on stderr and status 2, Ctrl-C status 130,
-    as other signals that were taken have theirs; anything else is a bug and keeps its traceback. A warning is one
-    sentence, too."""
+    as other signals that were taken have theirs; all else is a bug and keeps its traceback. A warning is a sentence."""
     atexit.register(_silence_stderr)  # after whatever is registered later
     if hasattr(sys.stdout, "reconfigure"):  # where the terminal's encoding lacks a character, "?" stands for it
         sys.stdout.reconfigure(errors="replace")
@@ -477,8 +476,7 @@ class Captured:
 
     function(batch, flag) -> tensors in any containers. batch: a dataclass of tensors on the device. Its shapes, its
     numbers on the host and the flag must decide all launches. A replay writes into the tensors that the capture
-    returned, so each result is gone with the next call. A graph keeps the memory of a call. what: what is done, for a
-    warning."""
+    returned, so each result is gone with the next call. A graph keeps the memory of a call. what: its work."""
 
     MOST_GRAPHS = 4
 

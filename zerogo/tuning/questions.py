@@ -51,10 +51,8 @@ def cpu_facts() -> dict[str, str]:
         first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
         facts += [line for line in first if line.partition(":")[0].strip() in OF_CPU.split(",")]
     trials = Path(importlib.util.find_spec("zerogo.tuning.trials").origin).read_bytes()
-    digests = {
-        name: hashlib.sha256(data).hexdigest()[:16]
-        for name, data in (("cpu", "\n".join(facts).encode()), ("trials", trials))
-    }
+    sources = {"cpu": "\n".join(facts).encode(), "trials": trials}
+    digests = {name: hashlib.sha256(data).hexdigest()[:16] for name, data in sources.items()}
     return digests | {"torch": torch.__version__}
 
 
