@@ -19,6 +19,8 @@ import torch
 from tables import tables
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousParameters
+from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch.distributed.launcher import api
 
 from zerogo import __main__ as commands
@@ -92,8 +94,11 @@ def test_a_command_starts_its_own_command_line_again(launched: Mock, monkeypatch
     assert program == sys.executable and words == ("-m", "zerogo", "train", "run.processes=3")
     assert (config.nproc_per_node, config.max_restarts) == (3, 0)
     assert config.signals_to_handle == "SIGTERM,SIGINT,SIGQUIT"  # as under nohup
-    assert os.environ[distributed.LAUNCHER].startswith(f"{os.getpid()}:")
-    assert config.rdzv_configs["store_type"] == "file"
+    assert os.environ[distributed.LAUNCHER] == f"{os.getpid()}:{config.logs_specs.root_log_dir}/store"
+    place = RendezvousParameters(config.rdzv_backend, config.rdzv_endpoint, config.run_id, 1, 1)
+    assert not get_rendezvous_handler(place).is_closed() and place.endpoint == "", "a full disk does not matter"
+    monkeypatch.setattr(os, "getpid", lambda: 0)  # a system that does not list its children
+    signal.signal.call_args.args[1](signal.SIGUSR1, None)
 
 
 def failure(code: int) -> SimpleNamespace:
@@ -113,9 +118,10 @@ def test_one_sentence_for_a_process_that_died(codes: list[int], said: str | None
     assert str(raised.value).startswith(said or "2")
 
 
-def test_a_signal_ends_a_command_and_what_it_started(launched: Mock) -> None:
-    launched.return_value.side_effect = SignalException("", sigval=signal.SIGTERM)
-    with pytest.raises(Interrupted, match="SIGTERM"):
+@pytest.mark.parametrize("end", [SignalException("", signal.SIGTERM), RendezvousError("no\nstore")])
+def test_what_ends_torchs_launcher_ends_the_command(end: Exception, launched: Mock) -> None:
+    launched.return_value.side_effect = end
+    with pytest.raises((Interrupted, InputError), match=r"SIGTERM$|^the launcher of 2 processes .* \(no store; its"):
         distributed.launch(2)
 
 

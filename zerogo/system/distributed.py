@@ -10,7 +10,6 @@ of them again (`--max-restarts`), and the run goes on from its newest snapshot."
 import contextlib
 import ctypes
 import logging
-import math
 import os
 import re
 import signal
@@ -33,6 +32,7 @@ from zerogo.errors import InputError, Interrupted, one_line
 
 LAUNCHER = "ZEROGO_LAUNCHER"  # the variable in which `launch` tells its processes its process id and their store
 TORCHRUN = "TORCHELASTIC_RUN_ID"  # the variable that torchrun sets in its processes, also where it starts only one
+RENDEZVOUS = "in memory"  # torch's name for `_make_rendezvous`
 PEER_LOST_STATUS = 3  # of a process of `launch` that ends because another one has
 PR_SET_PDEATHSIG = 1  # of prctl.h
 SAME_CAUSE_SECONDS = 15  # within which processes end after the one that is the cause
@@ -58,10 +58,11 @@ def launch(number: int) -> None:
     """Runs the command line of this process in so many processes on this machine, as torchrun would, and returns when
     all have exited with status 0. Signals to this process are passed on; no process survives this one.
 
-    Raises InputError with a sentence where one was killed, SystemExit with the status of one that has printed its own
-    error, Interrupted for a signal to this process."""
-    from torch.distributed.elastic.multiprocessing import SignalException
+    Raises InputError with a sentence where one was killed or torch's launcher fails, SystemExit with the status of one
+    that has printed its own error, Interrupted for a signal to this process."""
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     logging.disable()  # of the launcher: the processes say what is wrong
@@ -71,30 +72,49 @@ def launch(number: int) -> None:
     if sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     signal.signal(signal.SIGUSR1, _signal_children)
+    rendezvous_handler_registry.register(RENDEZVOUS, _make_rendezvous)
     try:
         with tempfile.TemporaryDirectory(prefix="zerogo-") as folder:
+            Path(folder, "room").write_bytes(bytes(2**20))  # for the store: a record that is cut is read for ever
             os.environ[LAUNCHER] = f"{os.getpid()}:{folder}/store"
-            place = {"rdzv_backend": "c10d", "rdzv_endpoint": f"{folder}/launcher", "local_addr": "localhost"}
-            options = {"rdzv_configs": {"store_type": "file"}, "run_id": "zerogo", "max_restarts": 0}
-            config = LaunchConfig(1, 1, number, signals_to_handle=",".join(heeded), **place, **options)
-            elastic_launch(config, sys.executable)(*sys.orig_argv[1:])
+            place = {"rdzv_backend": RENDEZVOUS, "local_addr": "localhost", "logs_specs": DefaultLogsSpecs(folder)}
+            options = {"run_id": "zerogo", "max_restarts": 0, "signals_to_handle": ",".join(heeded)}
+            elastic_launch(LaunchConfig(1, 1, number, **place, **options), sys.executable)(*sys.orig_argv[1:])
     except SignalException as error:
         raise Interrupted(error.sigval) from None
     except ChildFailedError as error:
         raise _failure(error.failures) from None
+    except Exception as error:  # torch may raise anything
+        what = f"the launcher of {number} processes has failed ({one_line(error)}; its files are in TMPDIR or /tmp)"
+        raise InputError(f"{what}; what was saved remains valid") from error
+
+
+def _make_rendezvous(parameters: Any) -> Any:
+    """Returns the rendezvous of torch's launcher, which is alone there. It is in memory, as torch adds a record to a
+    file every 5 s: one that a full disk has cut is read for ever, and no signal ends that."""
+    from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
+    from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
+
+    class _Backend(C10dRendezvousBackend):
+        name = RENDEZVOUS
+
+    store = dist.HashStore()
+    return create_handler(store, _Backend(store, parameters.run_id), parameters)
 
 
 def _signal_children(number: int, _: Any) -> None:
-    for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
-        os.kill(int(child), number)
+    with contextlib.suppress(OSError):  # systems other than Linux lack this file
+        for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+            os.kill(int(child), number)
 
 
 def _failure(failures: Mapping[int, Any]) -> BaseException:
     """Returns what a command ends with whose processes have failed. failures: torch's ProcessFailure by rank."""
     codes = {number: failure.exitcode for number, failure in failures.items()}
-    # Errors of what the processes do together, by process. Torch kills those that do not end within 30 s of the first.
+    # Errors of what the processes do together, by process.
     errors = {number: one.message["message"] for number, one in failures.items() if isinstance(one.message, Mapping)}
-    until = min((failures[number].timestamp for number in errors), default=math.inf) + SAME_CAUSE_SECONDS
+    # Once one has ended, torch kills the others that take longer than 30 s to end.
+    until = min(failure.timestamp for failure in failures.values()) + SAME_CAUSE_SECONDS
     killed = [number for number, code in codes.items() if code < 0 and code != -signal.SIGTERM]  # which ends the others
     killed = [number for number in killed if failures[number].timestamp < until]
     said = [code for code in codes.values() if code > 0 and code != PEER_LOST_STATUS]
@@ -121,8 +141,7 @@ def leave(status: int) -> NoReturn:
 def process_group() -> Iterator[None]:
     """Makes this process one of the launcher's ranks for as long as the context lasts, if there are more than one.
     Raises InputError if another rank has ended. An InputError that one rank alone raises names that rank; one that all
-    ranks raise has its sentence on rank 0 only. Under `launch` the calling process reports what has ended all
-    processes."""
+    ranks raise has its sentence on rank 0 only. Under `launch` the calling process reports what has ended all."""
     if not is_rank_of_launcher() or dist.is_initialized():
         yield
         return
@@ -255,8 +274,7 @@ def seconds_waited() -> float:
 
 
 def local_count(number: int) -> int:
-    """Returns this rank's share of a number of things: all shares together are the number, none differs by more than
-    1."""
+    """Returns this rank's share of a number of things: all shares add up to it, and differ by at most 1."""
     return len(range(rank(), number, world_size()))
 
 
@@ -267,8 +285,7 @@ def first_number(least: int) -> int:
 
 
 def local_shard(rows: Tensor) -> Tensor:
-    """Returns this rank's share of the rows of a tensor, which lie together; all ranks' in their order are the
-    tensor."""
+    """Returns this rank's share of the rows of a tensor, which lie together; all ranks' in order are the tensor."""
     return rows if world_size() == 1 else rows.tensor_split(world_size())[rank()]
 
 
@@ -308,8 +325,8 @@ def barrier() -> None:
 
 
 def run_and_sync_errors(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Returns work(*arguments), done on every rank. If it raises InputError on any, all ranks raise it, rank 0 with the
-    sentence."""
+    """Returns work(*arguments), done on every rank without collective calls. If it raises InputError on any, all ranks
+    raise it, rank 0 with the sentence."""
     result, sentence = None, None
     try:
         result = work(*arguments)
@@ -340,8 +357,7 @@ def broadcast_from_rank0(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def wrap_ddp(network: nn.Module, device: torch.device) -> nn.Module:
-    """Returns the network, or what computes as it does and averages gradients over the ranks. Batch statistics are each
-    rank's own."""
+    """Returns the network, or one that averages gradients over the ranks; batch statistics are each rank's own."""
     if world_size() == 1:
         return network
     devices = [device] if device.type == "cuda" else None
