@@ -1,12 +1,14 @@
 """Matches in the background: the run continues meanwhile, survives their faults, and ends them when it dies."""
 
+import atexit
 import json
 import os
 import re
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 import tiny
@@ -106,6 +108,17 @@ class Telling(Matches):
         yield "", f"{kernels.in_use(self.device)}, {torch.get_num_threads()} thread", nothing, {}
 
 
+def test_their_process_leaves_signals_to_the_run(tmp_path: Path, monkeypatch) -> None:
+    """A service manager sends them to both; matches that it ended would not be played again."""
+    handlers = {}
+    monkeypatch.setattr(of_runs.signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(of_runs.runtime, "end_with_parent", Mock())
+    monkeypatch.setattr(of_runs.os, "nice", Mock())
+    of_runs._play(Mock(), matches(), tmp_path / "gone.pt")
+    ignored = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1
+    assert handlers == dict.fromkeys(ignored, signal.SIG_IGN)
+
+
 @tiny.FORKED
 def test_their_process_is_set_up_as_the_run_is(tmp_path: Path) -> None:
     settings, lines = tiny.config("run.kernels=plain", "run.threads=2"), []
@@ -133,7 +146,8 @@ def test_on_a_gpu_they_play_few_games_at_once(monkeypatch) -> None:
 
 
 def test_they_end_with_a_run_that_fails_and_keep_their_checkpoint_till_then(tmp_path: Path, monkeypatch) -> None:
-    started, iterations, play = [], [], run.Run._run_iteration
+    started, iterations, play, at_exit = [], [], run.Run._run_iteration, Mock(wraps=atexit.register)
+    monkeypatch.setattr(of_runs.atexit, "register", at_exit)
 
     def fails(self: run.Run) -> None:
         iterations.append(play(self))
@@ -147,6 +161,7 @@ def test_they_end_with_a_run_that_fails_and_keep_their_checkpoint_till_then(tmp_
     with pytest.raises(InputError, match="a sanity check"):
         tiny.run(tmp_path, *options, "pipeline.iterations=9")
     assert started[0] == (None, None) and not started[-1][0].is_alive()
+    assert call(started[-1][0].kill) in at_exit.mock_calls
 
 
 def test_a_copy_of_a_run_resumes_with_its_own_checkpoints(saved: Path, tmp_path: Path, monkeypatch) -> None:

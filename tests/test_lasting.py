@@ -29,7 +29,7 @@ from zerogo.network.trainer import Trainer
 from zerogo.pipeline import limits, run, snapshots
 from zerogo.pipeline.snapshots import Snapshots
 from zerogo.selfplay import SelfPlay
-from zerogo.system import signals, telemetry
+from zerogo.system import distributed, signals, telemetry
 from zerogo.system.runtime import RunLock
 from zerogo.system.signals import PipeSafeStream, Signals
 from zerogo.system.telemetry import Telemetry
@@ -152,7 +152,7 @@ def test_who_was_let_through_the_gate_plays_in_a_run_that_is_stopped_too(tmp_pat
     assert next(snapshots.starts(folder)).counters["players"] == [] and used[-1] > last
 
 
-def test_a_signal_to_save_saves_and_a_second_one_to_leave_leaves_at_once(tmp_path: Path, monkeypatch, capfd) -> None:
+def test_a_signal_to_save_saves(tmp_path: Path, monkeypatch) -> None:
     asked_at(monkeypatch, {60}, lambda _: ring(signal.SIGUSR1))
     written, write = [], Snapshots.write
     monkeypatch.setattr(
@@ -160,11 +160,17 @@ def test_a_signal_to_save_saves_and_a_second_one_to_leave_leaves_at_once(tmp_pat
     )
     tiny.run(tmp_path, *TWO_ITERATIONS)
     assert len(written) == 4 and 0 == written[0].step < written[1].step < written[2].step == written[3].step
+
+
+@pytest.mark.parametrize(("is_launched", "seconds"), [(False, [0.0, 0.1]), (True, [0.0, 0.1, 2.1])])
+def test_a_second_signal_leaves_at_once_unless_a_launcher_passes_it_on(is_launched: bool, seconds, monkeypatch) -> None:
+    monkeypatch.setattr(distributed, "is_launched", lambda: is_launched)
     monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
     with Signals(), pytest.raises(SystemExit):
-        ring(signal.SIGTERM)
-        ring(signal.SIGTERM)
-    os._exit.assert_called_once_with(128 + signal.SIGTERM)
+        for second in seconds:
+            monkeypatch.setattr(signals, "time", Mock(monotonic=lambda second=second: second))
+            ring(signal.SIGTERM)
+    assert second == seconds[-1] and os._exit.call_args.args == (128 + signal.SIGTERM,)
 
 
 @pytest.mark.filterwarnings("error")  # such as pytest's of what a callback could not raise

@@ -64,3 +64,37 @@ def test_two_processes_end_as_one(target: object, number: int, status: int, sent
         assert lines[0] == "2 processes share the work (run.processes)"
         assert [line for line in lines if "Traceback" in line or "torch/distributed" in line] == []
         assert not sentence or (lines[-1].startswith(sentence) and sum("has ended" in line for line in lines) < 2)
+
+
+def descendants(process: int) -> list[int]:
+    """Returns a process and all that it has started, and they, and so on."""
+    children = Path(f"/proc/{process}/task").glob("*/children")
+    return [
+        process,
+        *(one for path in children for child in path.read_text().split() for one in descendants(int(child))),
+    ]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_service_manager_that_signals_every_process_gets_a_snapshot(first: bool, tmp_path: Path) -> None:
+    """The command passes the signal on to processes that have had it. The matches in progress are played again."""
+    matches = "evaluation.opponents=['mcts:100000']", "evaluation.every_iterations=1"
+    tiny.config(f"run.directory={tmp_path}", *SETTINGS, *matches).dump(tmp_path / "tiny.yaml")
+    words = [sys.executable, "-m", "zerogo", "train", "--config", str(tmp_path / "tiny.yaml")]
+    with open(tmp_path / "said", "w") as said:
+        process = subprocess.Popen(words, stdout=said, stderr=said)
+
+    def newest() -> dict:
+        start = next(snapshots.starts(tmp_path / "tiny"), None)
+        return {} if start is None else start.run["background_matches"]
+
+    wait_until(newest)
+    time.sleep(10)  # until the process of the matches is set up
+    everyone = descendants(process.pid)
+    assert len(everyone) >= 4
+    for one in everyone if first else reversed(everyone):
+        os.kill(one, signal.SIGTERM)
+    assert process.wait(120) == 143
+    wait_until(lambda: not any(map(lives, everyone)), 30)
+    text = (tmp_path / "said").read_text()
+    assert "the run is saved" in text and "no matches" not in text and newest(), text

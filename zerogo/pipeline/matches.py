@@ -16,6 +16,7 @@ run loads the file of that step when the player changes, as a resumed run does, 
 with the same bits. The clock decides in which iteration the results of matches arrive. Two runs in which they arrive in
 the same iterations are the same to the bit, however often either was stopped."""
 
+import atexit
 import contextlib
 import multiprocessing
 import os
@@ -42,7 +43,7 @@ from zerogo.players import Player, close, plays_on
 from zerogo.players.analyst import make_player
 from zerogo.players.external import ExternalPlayer
 from zerogo.rules.coords import listed
-from zerogo.system import distributed, runtime
+from zerogo.system import distributed, runtime, signals
 from zerogo.system.telemetry import Telemetry
 
 WHITE, OPTIONAL = "@white", "?"
@@ -303,8 +304,7 @@ class BackgroundMatches:
     ends.
 
     note: prints a line. step: the training step of the newest matches. begun: the run's seconds when they were started.
-    state: the run's, whose `last_match` follows when the results are charted: after a kill on the way the matches are
-    due again."""
+    state: the run's, whose `last_match` follows when the results are charted: a kill before makes them due again."""
 
     def __init__(self, matches: Matches, telemetry: Telemetry, note: Callable[[str], None], state: RunState) -> None:
         self.matches, self.telemetry, self.note, self.state = matches, telemetry, note, state
@@ -323,6 +323,7 @@ class BackgroundMatches:
         self._results, sender = spawn.Pipe(duplex=False)
         self._process = spawn.Process(target=_play, args=(sender, self.matches, path), daemon=True)
         self._process.start()
+        atexit.register(self._process.kill)  # else multiprocessing sends SIGTERM, see `_play`, and waits for its end
         sender.close()  # the child's copy is the only one left, so its death is seen
         self.path, self.step, self.begun = path, step, seconds
 
@@ -370,7 +371,8 @@ class BackgroundMatches:
 
 def _play(results: Connection, matches: Matches, path: Path) -> None:
     """Plays the matches of a checkpoint and sends what they showed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, with which this process ends
+    for number in (*signals.LEAVING, signals.SAVING):  # these are for the run, which ends this process itself
+        signal.signal(number, signal.SIG_IGN)
     runtime.end_with_parent()  # when the run has been killed, nobody would read the results
     _yield_to_run(matches)
     lines, numbers = [], {}
@@ -390,8 +392,7 @@ def _play(results: Connection, matches: Matches, path: Path) -> None:
 
 def _yield_to_run(matches: Matches) -> None:
     """Leaves most of the cores, or of the GPU, to the run."""
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
+    os.nice(NICENESS)
     if matches.device.type == "cuda":  # which `nice` does not reach: two processes take turns there, half of it each
         matches.at_once = GAMES_AT_ONCE_ON_GPU
         os.environ.setdefault("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", GPU_PERCENT)  # read when CUDA starts, if MPS runs

@@ -15,9 +15,10 @@ from types import FrameType
 from typing import Any, TextIO
 
 from zerogo.errors import Interrupted
+from zerogo.system import distributed
 
-LEAVING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
-SAVING = "SIGUSR1"
+LEAVING, SAVING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT), signal.SIGUSR1
+REPEAT_SECONDS = 2.0  # within which `launch` passes on a signal that each process may have had already
 PATIENCE = 5.0  # seconds between two tries to write
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 HEALS = (*NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES)  # what a person or a server may put right
@@ -25,8 +26,8 @@ HEALS = (*NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES)  # what a
 
 class Signals(contextlib.AbstractContextManager):
     """Handles the signals of this process. The first one that requests an exit is noted, and the run exits after its
-    next snapshot. A second one ends the process at once; no file is broken, as each is written under another name and
-    renamed. Signals that were ignored when the process started (nohup) stay ignored.
+    next snapshot. A second one ends the process at once, unless it is the first one passed on by `launch`; no file is
+    broken, as each is written under another name and renamed. Signals ignored at the start (nohup) stay ignored.
 
     exit_signal: the number of the signal that requests an exit, 0 for none. snapshot_requested: whether a signal
     requests a snapshot. log: prints a line for the user; log_io: prints a line about the disk that this process writes
@@ -37,7 +38,7 @@ class Signals(contextlib.AbstractContextManager):
         self.exit_signal, self.snapshot_requested, self.log, self.log_io = 0, False, note, note
         self.require_folder: Callable[[], None] = lambda: None
         self.seconds_waited = 0.0
-        self._is_asked = False  # by a signal to this process itself, not to another rank
+        self._asked_at: float | None = None  # by a signal to this process itself, not to another rank
         self._at_once = 0
         self._before: dict[int, Any] = {}
         self._unraisable: Callable[[Any], object] | None = None
@@ -45,9 +46,8 @@ class Signals(contextlib.AbstractContextManager):
     def __enter__(self) -> "Signals":
         handlers = dict.fromkeys(LEAVING, self._leave) | {SAVING: self._save}
         if threading.current_thread() is threading.main_thread():  # no other may set handlers
-            for name, handler in handlers.items():
-                number = getattr(signal, name, None)  # some systems lack some
-                if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            for number, handler in handlers.items():
+                if signal.getsignal(number) != signal.SIG_IGN:
                     self._before[number] = signal.signal(number, handler)
             self._unraisable, sys.unraisablehook = sys.unraisablehook, self._report
         return self
@@ -64,11 +64,12 @@ class Signals(contextlib.AbstractContextManager):
             self._unraisable(unraisable)
 
     def _leave(self, number: int, _: FrameType | None) -> None:
-        if self._is_asked:
+        if self._asked_at is None:
+            self.exit_signal, self._asked_at = number, time.monotonic()
+            if self._at_once:
+                raise Interrupted(number)
+        elif not distributed.is_launched() or time.monotonic() > self._asked_at + REPEAT_SECONDS:
             os._exit(128 + number)
-        self.exit_signal, self._is_asked = number, True
-        if self._at_once:
-            raise Interrupted(number)
 
     def _save(self, number: int, _: FrameType | None) -> None:
         self.snapshot_requested = True
