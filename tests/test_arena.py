@@ -241,13 +241,21 @@ def test_a_folder_that_holds_no_match_is_refused_in_a_sentence(tmp_path: Path) -
             evaluate(["random", "random"], 2, config(), tmp_path, resume=True)
 
 
-def test_of_several_ranks_the_first_says_who_cannot_meet(tmp_path: Path, monkeypatch) -> None:
+def test_of_several_ranks_the_first_says_why_none_plays(tmp_path: Path, monkeypatch) -> None:
+    """No rank waits in another call than the others."""
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
     monkeypatch.setattr(distributed, "all_gather_object", lambda value: [value, value])
     for rank, words in ((0, "players: one is not enough"), (1, "^$")):
         monkeypatch.setattr(distributed, "is_rank0", lambda rank=rank: rank == 0)
         with pytest.raises(InputError, match=words):
             evaluate(["random"], 2, config(), tmp_path)
+    monkeypatch.setattr(distributed, "is_rank0", lambda: True)
+    no_gpu, newer = [None, "no GPU"], [*[None] * 6, ({"player 1": "random@2"}, "there")]
+    for others, words in ((no_gpu, "^rank 1: no GPU$"), (newer, "^player 1 is random@2 on rank 1 .*the run's folder$")):
+        monkeypatch.setattr(distributed, "all_gather_object", lambda value, others=others: [value, others.pop(0)])
+        with pytest.raises(InputError, match=words):
+            evaluate(["random", "random"], 2, config(), tmp_path)
+        assert not others
 
 
 EVIL = '<script>alert("1 & 2")</script>#2'

@@ -289,10 +289,13 @@ def test_analysts_players_and_clients(mixed: Path) -> None:
     assert talk.ask("boardsize 9") == "? unacceptable size; allowed are 3x3, 4x4 and 5x5"
 
 
-def test_self_play_on_one_of_the_boards(mixed: Path, tmp_path: Path) -> None:
+def test_self_play_on_one_of_the_boards(mixed: Path, tmp_path: Path, monkeypatch) -> None:
     """`zerogo selfplay` with the sizes taken out plays on one board, in tensors of its own side."""
     settings = with_overrides(checkpoint.newest(mixed).config, ["game.sizes=[]", "game.size=3", "game.komi=8.5"])
-    generate(cli.set_up(settings), checkpoint.newest(mixed), 4, tmp_path / "out")
+    same = []
+    monkeypatch.setattr("zerogo.system.distributed.require_same", lambda *facts: same.append(facts[0]))
+    generate(cli.set_up(settings), newest := checkpoint.newest(mixed), 4, tmp_path / "out")
+    assert same == [{"the step": newest.step}]
     sides = {load_shard(shard.path).board_size for shard in find_shards(tmp_path / "out" / "samples")}
     assert sides == {3} and len(list((tmp_path / "out" / "games").glob("*.sgf"))) == 4
 

@@ -206,16 +206,16 @@ def read_config(
 def set_up(
     config: Config, checkpoints: dict[str, Checkpoint] | None = None, precision: str = "", needed: Iterable[str] = ()
 ) -> Setup:
-    """Sets up this process by `config.run` (threads, memory, kernels, device), and returns the set-up. precision: the
-    one that a run has chosen for run.precision=auto, empty for none. needed: as for `pick_proven_dtype`."""
+    """Sets up this process by `config.run` (threads, memory, kernels, device), and returns the set-up. Collective call.
+    precision: the one that a run has chosen for run.precision=auto, or "". needed: as for `pick_proven_dtype`."""
     from zerogo import kernels, tuning
     from zerogo.features import make_encoder
     from zerogo.network.fused import is_worth_tiles
-    from zerogo.system import runtime
+    from zerogo.system import distributed, runtime
 
     tuning.set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
-    device = runtime.pick_device(config.run.device)
+    device = distributed.run_and_sync_errors(runtime.pick_device, config.run.device)
     needed = {*needed, *make_encoder(config.features.encoder, False).readers}
     if config.run.precision != "bfloat16" and is_worth_tiles(config.network.channels, config.game.largest_size, device):
         needed.add("winograd")

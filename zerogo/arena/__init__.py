@@ -52,27 +52,27 @@ def evaluate(
     number of games, before a game is played. Collective call: ranks share the games, and rank 0 prints and writes."""
     rules = config.game.rules()
     distributed.run_and_sync_errors(_require_pairing, players, num_games)
+    setup = cli.set_up(config, checkpoints)
     with ExitStack() as stack:
-        made, device = distributed.run_and_sync_errors(_make_players, stack, players, config, checkpoints or {})
-        tournament = Tournament(list(players), made, num_games, config, opening_plies, device)
+        made = distributed.run_and_sync_errors(_make_players, stack, players, setup)
+        names = {f"player {number}": player.name for number, player in enumerate(made, 1)}
+        distributed.require_same(names, "give a checkpoint's file in place of the run's folder")
+        tournament = Tournament(list(players), made, num_games, config, opening_plies, setup.device)
         pairs = [(made[i].name, made[j].name) for i, j in tournament.pairs]
         out_dir = Path(out_dir or distributed.broadcast_from_rank0(make_output_folder, "match"))
         journal = stack.enter_context(Journal(out_dir, tournament.settings(), pairs, rules, resume))
-        machine = f"{device_name(device)}, {kernels.in_use(device)}"
+        machine = f"{device_name(setup.device)}, {kernels.in_use(setup.device)}"
         start, pairing = time.time(), f"komi {rules.komi:g}, {num_games} games a pair"
-        line = f"{time_of_day()}: {rules.size}x{rules.size}, {pairing}, {machine}"
-        distributed.on_rank0(print, line, flush=True)
+        distributed.on_rank0(print, f"{time_of_day()}: {rules.size}x{rules.size}, {pairing}, {machine}", flush=True)
         results = tournament.play(journal)
         distributed.on_rank0(tournament.conclude, out_dir, results, time.time() - start)
     return results
 
 
-def _make_players(
-    stack: ExitStack, words: Sequence[str], config: Config, checkpoints: dict[str, Checkpoint]
-) -> tuple[list[Player], torch.device]:
-    """Returns the players of these words, which the stack closes, and the device. Raises InputError for players that
-    can't play under the rules, before any game."""
-    setup, rules = cli.set_up(config, checkpoints), config.game.rules()
+def _make_players(stack: ExitStack, words: Sequence[str], setup: cli.Setup) -> list[Player]:
+    """Returns the players of these words, which the stack closes. Raises InputError for players that can't play under
+    the rules, before any game."""
+    rules = setup.config.game.rules()
     players = give_distinct_names([setup.player(spec) for spec in words if spec != SELF])
     for player in players:
         stack.callback(close, player)
@@ -80,7 +80,7 @@ def _make_players(
         require_size(player, rules.size, "game.size is")
         if isinstance(player, ExternalPlayer):
             player.check(rules)
-    return players, setup.device
+    return players
 
 
 @dataclass
@@ -161,8 +161,7 @@ class Tournament:
     def _as_json(
         self, results: Sequence[MatchResult], ratings: Sequence[dict[str, Any]], seconds: float
     ) -> dict[str, Any]:
-        """Returns all results as plain values: the summary of every match, each game's end, the ratings, the
-        settings."""
+        """Returns all results as plain values: summaries of the matches, each game's end, ratings and settings."""
         engines = [player for player in self.players if isinstance(player, ExternalPlayer)]
         return {
             "format": FORMAT,

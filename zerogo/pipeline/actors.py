@@ -432,6 +432,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
         raise InputError(f"--games is {num_games}; {distributed.world_size()} processes need at least one game each")
     config, device = setup.config, setup.device
     limits.require_same_start(config)
+    distributed.require_same({"the step": checkpoint.step}, "give a checkpoint's file in place of the run's folder")
     distributed.run_and_sync_errors(checkpoints.require_compatible, checkpoint, config, True)
     evaluator = evaluator_for(setup, checkpoint)
     whole = config.selfplay  # at the end of its schedule
