@@ -137,12 +137,19 @@ def test_a_process_ends_with_the_one_that_started_it(launched: Mock, tmp_path: P
 
 @pytest.mark.parametrize(("rates", "number"), TABLES["processes by their rates"].values())
 def test_as_many_processes_on_a_cpu_as_are_a_gain(rates: dict | None, number: int, monkeypatch) -> None:
-    monkeypatch.setattr(runtime, "usable_cores", lambda: 6)
+    machine = {"usable_cores": 6, "physical_cores": 3, "cgroup_num_cores": None, "free_bytes": None}
+    ask = Mock(return_value=[{"untried": ""} if rates is None else {"rates": rates}])
     monkeypatch.setattr(tuning, "pick_dtype", lambda *_: torch.float32)
-    monkeypatch.setattr(tuning, "ask", lambda questions: [{"untried": ""} if rates is None else {"rates": rates}])
-    assert tuning.num_processes(tiny.config("run.processes=auto"), lambda number: min(number, 5)) == number
-    monkeypatch.setattr(runtime, "free_bytes", lambda device: 0)
-    assert tuning.num_processes(tiny.config("run.processes=auto"), lambda number: min(number, 5)) == 1
+    monkeypatch.setattr(tuning, "ask", ask)
+
+    def found(**changes: float) -> int:
+        for name, value in (machine | changes).items():
+            monkeypatch.setattr(runtime, name, lambda *_, value=value: value)
+        return tuning.num_processes(tiny.config("run.processes=auto"), lambda number: min(number, 5))
+
+    assert found() == found(cgroup_num_cores=4.9) == number
+    assert found(cgroup_num_cores=1.9) == found(free_bytes=1.9 * tuning.PROCESS_BYTES) == found(free_bytes=0) == 1
+    assert [(one.args[0][0]["task"][2], one.args[0][0]["cores"]) for one in ask.call_args_list] == [(6, 3), (4, 3)]
 
 
 def test_the_rates_of_several_processes() -> None:
@@ -164,8 +171,9 @@ def test_the_number_of_processes(monkeypatch) -> None:
         limits.require_shares(config, 5)
     assert [limits.most_processes(config, number) for number in (1, 3, 5, 64)] == [1, 3, 4, 6]
     assert limits.most_processes(tiny.config(*shares, "run.device=cuda"), 5) == 4
-    monkeypatch.setattr(runtime, "free_bytes", lambda device: 1.5 * tuning.PROCESS_BYTES)
-    assert limits.most_processes(config, 4) == 2
+    for free, number in ((2.5 * tuning.PROCESS_BYTES, 2), (0, 1), (None, 4)):
+        monkeypatch.setattr(runtime, "free_bytes", lambda device, free=free: free)
+        assert limits.most_processes(config, 4) == number
     monkeypatch.setattr(distributed, "local_rank_and_size", lambda: (1, 2))
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(4), raising=False)
     monkeypatch.setattr(runtime, "cgroup_num_cores", lambda: None)

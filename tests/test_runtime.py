@@ -293,12 +293,16 @@ def test_the_smallest_limit_up_to_the_root(cgroup: str, mounts: str, tree: str, 
     assert runtime.cgroup_num_cores(tmp_path) == cores
 
 
-def test_plans_and_threads_keep_to_the_limits(monkeypatch) -> None:
+def test_plans_and_threads_keep_to_the_limits(tmp_path: Path, monkeypatch) -> None:
     cpu = torch.device("cpu")
     monkeypatch.setattr(runtime, "cgroup_free_memory", lambda: 4000)
     monkeypatch.setattr(runtime, "cgroup_num_cores", lambda: None)
     monkeypatch.setattr(runtime.os, "sched_getaffinity", lambda _: range(8), raising=False)
     assert runtime.free_bytes(cpu) in (None, 4000) and runtime.usable_cores() == 8
+    for number, siblings in enumerate(("0,2", "1,3", "0,2")):
+        folder = runtime.make_directory(tmp_path / f"sys/devices/system/cpu/cpu{number}/topology")
+        (folder / "thread_siblings_list").write_text(siblings)
+    assert (runtime.physical_cores(tmp_path), runtime.physical_cores(tmp_path / "none")) == (2, None)
     monkeypatch.setattr(runtime, "cgroup_free_memory", lambda: None)
     assert runtime.free_bytes(cpu) != 4000
     for quota, cores in ((0.2, 1), (1.5, 2), (3.0, 3), (64.0, 8)):

@@ -101,11 +101,11 @@ def most_processes(config: Config, number: int) -> int:
     have enough work each and, on a CPU, fit into memory. A GPU is not asked: that would take some of its memory for as
     long as this process waits for the others."""
     device = runtime.pick_device(config.run.device)
-    free = (runtime.free_bytes(device) if device.type == "cpu" else None) or math.inf
+    free = runtime.free_bytes(device) if device.type == "cpu" else None
 
     def _has_room(number: int) -> bool:
-        others = tuning.PROCESS_BYTES * (number - 1)
-        return free == math.inf or sum(memory(config, device, number).values()) + others <= free
+        processes = tuning.PROCESS_BYTES * number  # beside this one, which starts them
+        return free is None or sum(memory(config, device, number).values()) + processes <= free
 
     batch, games = config.training.batch, config.pipeline.games_per_iteration
     largest = min(number, batch // FEWEST, games // FEWEST, (config.selfplay.slots or games) // FEWEST)

@@ -77,6 +77,14 @@ def usable_cores() -> int:
     return max(1, math.ceil(min(cores, cgroup_num_cores() or cores)) // distributed.local_rank_and_size()[1])
 
 
+def physical_cores(root: Path = Path("/")) -> int | None:
+    """Returns how many physical cores are behind the usable ones, of which two may be hyperthreads of one; None where
+    that is unknown. root: the folder in which sys/ lies."""
+    numbers = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    places = (root / f"sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list" for number in numbers)
+    return len({*map(_text, places)} - {""}) or None
+
+
 def synchronize(device: torch.device) -> None:
     """Waits until the device has done all that it was given."""
     if device.type == "cuda":

@@ -6,6 +6,7 @@ tried in another process (`questions`), as a broken feature may kill or hang the
 import contextlib
 import ctypes
 import importlib
+import math
 import time
 import warnings
 from collections.abc import Callable, Collection
@@ -129,12 +130,14 @@ def num_processes(config: Config, limit: Callable[[int], int]) -> int:
     device = runtime.pick_device(config.run.device)
     if device.type == "cuda":
         return limit(torch.cuda.device_count()) if device.index is None else 1
-    cores = min(runtime.usable_cores(), 1 + (runtime.free_bytes(device) or 0) // PROCESS_BYTES)
+    free, quota = runtime.free_bytes(device), runtime.cgroup_num_cores() or math.inf
+    room = math.inf if free is None else free / PROCESS_BYTES  # the process that starts them stays, too
+    cores = int(min(runtime.usable_cores(), quota, room))
     if limit(cores) < 2:
         return 1
     precision = str(pick_dtype(config.run.precision, device, config)).removeprefix("torch.")
     question = _precision_question(config, device)
-    question["task"] = ["processes", question["task"][1], cores, precision]
+    question |= {"task": ["processes", question["task"][1], cores, precision], "cores": runtime.physical_cores()}
     best, *others = [(int(number), rate) for number, rate in ask([question])[0].get("rates", {"1": 0.0}).items()]
     alone = best[1]
     for number, rate in others:
