@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import tiny
 import torch
@@ -178,10 +179,13 @@ def actors(folder: Path) -> list:
     turns, shards_of, replays = iter([1, 0] * 2), [], []
     words = "replay.external=true pipeline.plays=false pipeline.games_per_iteration=9 pipeline.iterations=2".split()
 
+    setup = cli.set_up(settings(folder, "actors", *words))
+
     def act(self: Inbox) -> None:
         if next(turns) == distributed.rank():
             actor = Actor(folder / "actors" / "tiny", ["selfplay.slots=8", "search.leaves=1"], Signals(), Silent())
-            actor._follow()
+            with patch.object(cli, "set_up", lambda config: setup):  # a collective call
+                actor._follow()
             actor.selfplay.play(6, collected=actor.collected)
             shards_of.append(len(actor.collected.all_samples()))
             actor._write()
