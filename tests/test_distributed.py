@@ -137,7 +137,7 @@ def test_a_process_ends_with_the_one_that_started_it(launched: Mock, tmp_path: P
 
 @pytest.mark.parametrize(("rates", "number"), TABLES["processes by their rates"].values())
 def test_as_many_processes_on_a_cpu_as_are_a_gain(rates: dict | None, number: int, monkeypatch) -> None:
-    machine = {"usable_cores": 6, "physical_cores": 3, "cgroup_num_cores": None, "free_bytes": None}
+    machine = {"usable_cores": 6, "physical_cores": 3, "cgroup_num_cores": None, "free_bytes": 1e12}
     ask = Mock(return_value=[{"untried": ""} if rates is None else {"rates": rates}])
     monkeypatch.setattr(tuning, "pick_dtype", lambda *_: torch.float32)
     monkeypatch.setattr(tuning, "ask", ask)
@@ -148,7 +148,7 @@ def test_as_many_processes_on_a_cpu_as_are_a_gain(rates: dict | None, number: in
         return tuning.num_processes(tiny.config("run.processes=auto"), lambda number: min(number, 5))
 
     assert found() == found(cgroup_num_cores=4.9) == number
-    assert found(cgroup_num_cores=1.9) == found(free_bytes=1.9 * tuning.PROCESS_BYTES) == found(free_bytes=0) == 1
+    assert found(cgroup_num_cores=1.9) == found(free_bytes=1.9 * tuning.PROCESS_BYTES) == found(free_bytes=None) == 1
     assert [(one.args[0][0]["task"][2], one.args[0][0]["cores"]) for one in ask.call_args_list] == [(6, 3), (4, 3)]
 
 

@@ -75,7 +75,7 @@ def launch(number: int) -> None:
     rendezvous_handler_registry.register(RENDEZVOUS, _make_rendezvous)
     try:
         with tempfile.TemporaryDirectory(prefix="zerogo-") as folder:
-            Path(folder, "room").write_bytes(bytes(2**20))  # for the store: a record that is cut is read for ever
+            Path(folder, "room").write_bytes(bytes(2**20))  # OSError on a full disk, where the store would hang
             os.environ[LAUNCHER] = f"{os.getpid()}:{folder}/store"
             place = {"rdzv_backend": RENDEZVOUS, "local_addr": "localhost", "logs_specs": DefaultLogsSpecs(folder)}
             options = {"run_id": "zerogo", "max_restarts": 0, "signals_to_handle": ",".join(heeded)}

@@ -130,8 +130,8 @@ def num_processes(config: Config, limit: Callable[[int], int]) -> int:
     device = runtime.pick_device(config.run.device)
     if device.type == "cuda":
         return limit(torch.cuda.device_count()) if device.index is None else 1
-    free, quota = runtime.free_bytes(device), runtime.cgroup_num_cores() or math.inf
-    room = math.inf if free is None else free / PROCESS_BYTES  # the process that starts them stays, too
+    # The process that starts them stays, too. Outside Linux, where several are untested, free memory is unknown: one.
+    room, quota = (runtime.free_bytes(device) or 0) / PROCESS_BYTES, runtime.cgroup_num_cores() or math.inf
     cores = int(min(runtime.usable_cores(), quota, room))
     if limit(cores) < 2:
         return 1
