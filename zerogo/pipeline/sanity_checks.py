@@ -26,7 +26,7 @@ from zerogo.selfplay import EndReason, SelfPlayResult
 from zerogo.selfplay.record import END_TAGS
 from zerogo.show.picture import board_image, mosaic, policy_heat
 
-MOST_SAMPLES, MOST_TURNED = 2048, 64  # samples of an iteration that are checked, and checked in all eight symmetries
+MOST_SAMPLES, MOST_TURNED = 2048, 16  # samples of an iteration that are checked, and checked in all eight symmetries
 FEWEST = 16  # a share of fewer is not charted
 BINS = 10  # of `calibration_error`
 OPENING_PLY = 8  # at which openings are compared
