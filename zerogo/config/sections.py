@@ -443,7 +443,9 @@ class TrainingConfig(Section):
     schedule: tuple[tuple[float, float], ...] = option(
         LEARNING_RATES, "factors of the learning rate by progress [KataGo]"
     )
-    ema_samples: int = option(200_000, "samples that averaged weights span, at first 1/50 of all [KataGo]", 1, 10**10)
+    ema_samples: int = option(
+        200_000, "samples that averaged weights span, at first 1/50 of all (10,000 with --from) [KataGo]", 1, 10**10
+    )
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ GROWS = 1.5  # while a ring on the host grows, the old one is there too, of half
 PACKED = 1 / 6  # bytes of a sample on the disk to those in memory: 1/6 to 1/7 were seen from 5x5 to 9x9
 # Bytes a parameter: in a checkpoint (weights, averages, two statistics), in memory, and of a player that a gate keeps.
 WEIGHTS, LEARNING, PLAYER = 16, 20, 4
+IN_TILES = 36  # more while a CPU learns: weights in tiles, from the forward to the backward pass
 FEWEST = 8  # games at once, games of an iteration and samples of a batch, for each process of `auto`; not measured
 LOG, GAME = 17_000, 4_000  # bytes of the logs of an iteration, a minute long, and of an SGF
 KEEP_EVERY = 50  # each one of so many checkpoints stays for ever
@@ -121,10 +122,11 @@ def memory(config: Config, device: torch.device, processes: int = 0) -> dict[str
     side = config.game.largest_size
     record, is_on_host = record_layout(side)[1] * 8, device_for(config.replay, side, device).type == "cpu"
     games = config.selfplay.slots if config.pipeline.plays else 1
+    learning = LEARNING + IN_TILES * (device.type == "cpu")
     return {  # each rank has all samples
         "replay.capacity": config.replay.capacity * record * (GROWS * here if is_on_host else 1.0),
         "selfplay.slots": float(games * bytes_of_game(config)[1]) * on_device / world,
-        "network": float(on_device * (LEARNING + PLAYER * bool(config.evaluation.gate)) * _network(config)),
+        "network": float(on_device * (learning + PLAYER * bool(config.evaluation.gate)) * _network(config)),
     }
 
 

@@ -350,6 +350,7 @@ class BackgroundMatches:
             self.note(line)
         if numbers is not None:
             self.telemetry.scalars(self.step, numbers)
+        atexit.unregister(self._process.kill)  # which would keep its files open
         self.path, self._process, self.state.last_match = None, None, self.begun
         return numbers
 
@@ -358,6 +359,7 @@ class BackgroundMatches:
         if self.running:
             self._process.kill()
             self._process.join()
+            atexit.unregister(self._process.kill)
             self.path = self._process = None
 
     def _take(self) -> Played:

@@ -516,14 +516,14 @@ class Run:
         if not iteration.is_learning:
             iteration = replace(iteration, collected=snapshots.join_results(all_of(iteration.collected)))
         if distributed.is_rank0():
-            self.signals.retry_io(self._write_snapshot, iteration, begun)
+            self.signals.retry_io(self._write_snapshot, iteration, time.monotonic() - begun)
             if self.inbox:
                 self.inbox.after_snapshot()
         self._sync_ranks()  # rank 0 may have waited for the disk
         self.signals.snapshot_requested = False
 
-    def _write_snapshot(self, iteration: Iteration, begun: float) -> None:
-        snapshot = self._checkpoint()
+    def _write_snapshot(self, iteration: Iteration, spent: float) -> None:
+        begun, snapshot = time.monotonic() - spent, self._checkpoint()  # without the time of earlier tries
         self.telemetry.trim()
         snapshot.run |= {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
         snapshot.run |= {"format": snapshots.FORMAT, "iteration": iteration.state_dict()}
