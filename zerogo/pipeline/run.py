@@ -130,7 +130,7 @@ class Run:
         self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
         self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, self.state)
         self.snapshots = Snapshots(directory, config.pipeline.snapshot_seconds, rollback)
-        self.iteration, self._restored = Iteration(), 0  # its games that rank 0 has from a snapshot, of all ranks
+        self.iteration, self._restored = Iteration(), 0  # games of all ranks that rank 0 has from a snapshot
         self.selfplay: SelfPlay | None = None
         inbox = directory, self.config, self.trainer.encoder.name, self.state, signals
         self.inbox = Inbox(*inbox) if config.replay.external else None

@@ -114,7 +114,7 @@ class Convolution(torch.autograd.Function):
         """Returns the gradients of x and of the weights, both channels_last, from those of the outputs; None for that
         of x where it is not needed.
 
-        Every step of the forward pass is turned round, so the outputs' gradients change their basis once for both."""
+        Each step is the transpose of one of the forward pass, so the outputs' gradients change basis once for both."""
         x, weights = ctx.saved_tensors
         boards, gradients = _with_channels_last(x), _with_channels_last(gradient)
         tile, (inputs, outputs) = _tile_for(boards.shape[1]), weights.shape[1:]
@@ -203,7 +203,7 @@ def _from_basis(tile, line):
 
 @part
 def _adjoint(at_point, opposite, p, q, r, s):
-    """Returns `_at_points` turned round: the line of which the products are made, from these, without its last."""
+    """Returns the transpose of `_at_points`, applied to two products: the first seven numbers of a line."""
     even, odd = np.float32(p) * (at_point - opposite), at_point + opposite
     one, two, three = np.float32(-q * r * s), np.float32(q * r + q * s + r * s), np.float32(-q - r - s)
     if s == 0:
@@ -213,7 +213,7 @@ def _adjoint(at_point, opposite, p, q, r, s):
 
 @part
 def _from_gradients(tile, line):
-    """Returns `_to_basis` turned round: the gradients of a tile's inputs from those in the other basis."""
+    """Returns the transpose of `_to_basis`: the gradients of a tile's inputs from those in the other basis."""
     a, b, c, d, e, f, g, h, i = line
     if tile == 5:
         y = _plus(_adjoint(a, b, 1, 4, 0.0625, 0), _adjoint(c, d, 2, 1, 0.0625, 0))
