@@ -37,7 +37,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = torchrun(2, str(folder))
     assert done.returncode != 0 and (folder / "killed").exists(), done.stdout + done.stderr
     assert "exitcode: -9" in done.stderr
-    assert "rollback to step" in done.stderr and "the run goes on: the disk takes" in done.stderr
+    assert "rollback to step" in done.stderr and "the disk can be written to again" in done.stderr
     # What rank 1 refuses it says at each of torchrun's restarts.
     assert done.stderr.count("error: rank 1: something is odd") >= 1
     return folder
@@ -80,10 +80,10 @@ def test_ranks_that_can_not_go_on_end_with_one_sentence(two: Path, tmp_path: Pat
 
 
 def test_two_ranks_take_in_what_actors_play(two: Path) -> None:
-    """Each shard once, and both have the same samples."""
+    """Each shard once, and both have the same samples. How many games a shard has differs."""
     shards, replays = json.loads((two / "found.json").read_text())["actors"]
     counters = next(snapshots.starts(two / "actors" / "tiny")).counters
-    assert len(shards) == len(counters["actors"]) == 4 and replays[0] == replays[1]
+    assert len(shards) == len(counters["actors"]) > 1 and replays[0] == replays[1]
     assert counters["replay"]["total"] == replays[0][0] == counters["replay"]["num_random"] + sum(shards)
 
 

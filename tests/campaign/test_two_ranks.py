@@ -1,7 +1,9 @@
 """Two ranks, which need no torchrun, leave what one process leaves: a match and a run, each of which one process takes
 up."""
 
+import json
 import signal
+import time
 from pathlib import Path
 
 import matches
@@ -14,8 +16,9 @@ from ranks_job import asked_at
 from zerogo import arena
 from zerogo.arena import pool
 from zerogo.errors import Interrupted
-from zerogo.pipeline import snapshots
+from zerogo.pipeline import run, snapshots
 from zerogo.pipeline.matches import Matches
+from zerogo.search import Search
 from zerogo.system import distributed
 
 
@@ -85,3 +88,30 @@ def test_no_finished_game_of_any_rank_is_lost(tmp_path: Path) -> None:
     written = {int(path.stem.split("-")[-1]) for path in (tmp_path / "tiny" / "games").glob("*.sgf")}
     learned = set(tiny.all_samples(tmp_path / "tiny").game.tolist())
     assert len(written) >= 48 and written <= learned, sorted(written - learned)
+
+
+def one_is_slow(folder: Path) -> None:
+    """Leaves the numbers of games of this rank by iteration. Rank 1 takes longer for each step of the search."""
+    simulate, write, numbers = Search.simulate, run.Run._write_games, {}
+
+    def slow(self: Search, *arguments: object) -> None:
+        time.sleep(0.02 * distributed.rank())
+        simulate(self, *arguments)
+
+    def counted(self: run.Run) -> None:
+        if not self.iteration.is_learning:
+            numbers[self.state.iterations] = len(self.iteration.collected.lengths)
+        write(self)
+
+    Search.simulate, run.Run._write_games = slow, counted
+    tiny.run(folder, *"selfplay.slots=4 pipeline.games_per_iteration=40 pipeline.iterations=3".split())
+    Search.simulate, run.Run._write_games = simulate, write
+    (folder / f"{distributed.rank()}.json").write_text(json.dumps(numbers))
+
+
+def test_no_rank_waits_for_a_slow_one(tmp_path: Path) -> None:
+    """It plays more games itself, and together they play about as many as an iteration has."""
+    ranks.run_in_two(one_is_slow, tmp_path)
+    fast, slow = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    for iteration in "12":
+        assert fast[iteration] > slow[iteration] > 0 and 40 <= fast[iteration] + slow[iteration] < 70

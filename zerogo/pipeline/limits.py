@@ -76,11 +76,10 @@ def require_shares(config: Config, number: int) -> None:
         batch, near = config.training.batch, max(1, config.training.batch // number) * number
         what = f"training.batch is {batch}, which {number} processes cannot share equally"
         raise InputError(f"{what}; it must be a multiple of {number}, such as {near}")
-    few = {"selfplay.slots": config.selfplay.slots or number}
-    few |= {"pipeline.games_per_iteration": config.pipeline.games_per_iteration}
-    for key, games in few.items():
-        if games < number:
-            raise InputError(f"{key} is {games}; {number} processes need {number} or more, a game for each")
+    slots, games = config.selfplay.slots or number, config.pipeline.games_per_iteration
+    for key, count in (("selfplay.slots", slots), ("pipeline.games_per_iteration", games)):
+        if count < number:
+            raise InputError(f"{key} is {count}; {number} processes need {number} or more, a game for each")
 
 
 def require_same_start(config: Config) -> None:

@@ -37,7 +37,7 @@ from zerogo.system.telemetry import Progress, Telemetry
 METRICS_EVERY = 8  # training steps from one computation of the heads' metrics, which takes time, to the next
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
 HELD_OUT_BATCHES = 4  # held-out samples measured after each iteration, in batches
-RANK_SYNC_SECONDS, MOST_STEPS = 2.0, 64  # most seconds, and most training steps, between two syncs of the ranks
+LEAST_SYNC_SECONDS, RANK_SYNC_SECONDS, MOST_STEPS = 0.1, 2.0, 64  # from one sync of the ranks to the next
 PICTURE_EVERY = 10  # iterations between pictures
 
 
@@ -128,9 +128,10 @@ class Run:
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
         self._line, self.shown = distributed.on_rank0(self._introduce, why), LineValues(self.trainer.samples)
         self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
+        self._game_seconds, self._sync_after, self._games_elsewhere = 0.0, RANK_SYNC_SECONDS, 0  # see `_play`
         self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, self.state)
         self.snapshots = Snapshots(directory, config.pipeline.snapshot_seconds, rollback)
-        self.iteration, self._restored = Iteration(), 0  # games of all ranks that rank 0 has from a snapshot
+        self.iteration = Iteration()
         self.selfplay: SelfPlay | None = None
         inbox = directory, self.config, self.trainer.encoder.name, self.state, signals
         self.inbox = Inbox(*inbox) if config.replay.external else None
@@ -185,8 +186,7 @@ class Run:
         if "iteration" in start.run:
             self.iteration = Iteration.of(start.run["iteration"], self.device)
             if not self.iteration.is_learning:  # earlier processes have finished these
-                self._restored = len(self.iteration.collected.lengths)
-                self.shown.games -= self._restored
+                self.shown.games -= len(self.iteration.collected.lengths)
                 self.iteration.collected = self.iteration.collected if distributed.is_rank0() else SelfPlayResult()
         if (first := int(start.counters["games"])) or "iteration" not in start.run:
             self.selfplay = self._new_selfplay(first)
@@ -294,9 +294,8 @@ class Run:
         """Returns whether a snapshot or an exit was requested on any rank. Collective call: synchronises the clock
         (rank 0's), the next game id, and the number of training steps until the next call."""
         now, used = self._now(), 0 if self.selfplay is None else self.selfplay.next_game
-        passed = now - self._clock if distributed.is_rank0() else 0.0
         steps = RANK_SYNC_SECONDS / self._step_seconds if distributed.is_rank0() and self._step_seconds else 1.0
-        seconds = self.state.seconds + passed
+        seconds = self.state.seconds + (now - self._clock if distributed.is_rank0() else 0.0)
         seconds, used, steps, is_asked = distributed.all_reduce_max([seconds, used, steps, request])
         self.state.seconds, self._clock, self._next_game = seconds, now, int(used)
         self._steps_together = min(MOST_STEPS, max(1, int(steps))) if distributed.world_size() > 1 else 1
@@ -306,10 +305,9 @@ class Run:
         """Updates the progress line. collected: the games so far of an unfinished iteration."""
         settings, shown, games = self.config.pipeline, self.shown, 0
         if collected is not None:
-            games = self._restored + (len(collected.lengths) - self._restored) * distributed.world_size()
+            games = len(collected.lengths) + self._games_elsewhere
             shown.part = 0.5 * min(1.0, games / settings.games_per_iteration)
-        amounts = {"games": shown.games + games}
-        amounts["samples"] = self.trainer.samples - shown.first_sample
+        amounts = {"games": shown.games + games, "samples": self.trainer.samples - shown.first_sample}
         done = self._minutes() if settings.minutes else self.state.iterations + shown.part
         self._line.update(done, amounts, **shown.values)
 
@@ -332,27 +330,31 @@ class Run:
         distributed.on_rank0(self._chart, collected, numbers)
         if self.state.seconds - self.state.last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
             self._save()
-        self.shown.values["games"] = str(self._next_game)
-        tags = {"loss": "train/loss", "length": "selfplay/game_length_plies"}
-        self.shown.values |= {name: numbers[tag] for name, tag in tags.items() if tag in numbers}
+        tags, games = {"loss": "train/loss", "length": "selfplay/game_length_plies"}, {"games": str(self._next_game)}
+        self.shown.values |= games | {name: numbers[tag] for name, tag in tags.items() if tag in numbers}
         self._show()
 
     def _play(self) -> None:
-        """Plays the games of an iteration, checks them, and adds them to the replay. Each rank plays its share."""
-        settings, collected = self.config.pipeline, self.iteration.collected
+        """Plays the games of an iteration, checks them, and adds them to the replay. All ranks play until together they
+        have finished enough; the first time, when nobody knows how long a game takes, each plays its share."""
+        settings, collected, begun = self.config.pipeline, self.iteration.collected, self._now()
         self.selfplay.set_progress(self._progress())
-        number = distributed.local_count(max(0, settings.games_per_iteration - self._restored))
-        number, options = number + len(collected.lengths) * bool(self._restored), (self._show, True, collected)
-        while settings.plays and not distributed.all_ranks_true(
-            self.selfplay.play(number, self._end(), *options, pause=self._pauses).is_whole
-        ):
+        while settings.plays:
+            finished = len(collected.lengths)
+            self._games_elsewhere = sum(distributed.all_gather_object(finished)) - finished
+            left = max(0, settings.games_per_iteration - finished - self._games_elsewhere)
+            self._sync_after = min(RANK_SYNC_SECONDS, max(LEAST_SYNC_SECONDS, left * self._game_seconds))
+            number = finished + (left if self._game_seconds else distributed.local_count(left))
+            played = self.selfplay.play(number, self._end(), self._show, True, collected, self._pauses)
+            if distributed.all_ranks_true(played.is_whole):
+                break
             self._handle_requests()
         if self.inbox:
-            step, shown = self.trainer.steps, (self._show, self._handle_requests)
-            self.inbox.fill(collected, self.selfplay, step, self._end, *shown)
+            self.inbox.fill(collected, self.selfplay, self.trainer.steps, self._end, self._show, self._handle_requests)
         self._write_games()
         collected = self.iteration.collected = snapshots.join_results(distributed.all_gather_object(collected))
-        self._restored, samples, figures = 0, collected.all_samples(), {}
+        samples, figures, self._games_elsewhere = collected.all_samples(), {}, 0
+        self._game_seconds = (self._now() - begun) / max(1, len(collected.lengths))
         if samples is not None:  # wrong samples end the run before they are kept
             figures = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
             self._run_checks(figures)
@@ -367,7 +369,7 @@ class Run:
 
     def _pauses(self) -> bool:
         """Returns whether self-play pauses, because of a request or to sync with the other ranks."""
-        is_late = self._now() > self._clock + RANK_SYNC_SECONDS
+        is_late = self._now() > self._clock + self._sync_after
         return self._has_request() or distributed.world_size() > 1 and is_late
 
     def _handle_requests(self) -> None:
@@ -441,8 +443,7 @@ class Run:
             if done % self._steps_together == 0:
                 self._handle_requests()
         self.shown.values.pop("learning", None)
-        steps = self.trainer.steps - iteration.first_step
-        if steps == 0:
+        if (steps := self.trainer.steps - iteration.first_step) == 0:
             return {}
         begun = time.monotonic()
         numbers = iteration.means()  # waits for the steps that a GPU has yet to make
@@ -450,8 +451,7 @@ class Run:
         self.trainer.refresh_statistics(iteration.recent)
         self._require_finite()
         numbers["train/samples_per_s"] = steps * batch / max(iteration.seconds, 1e-9)
-        held_out = self.replay.validation_batch(HELD_OUT_BATCHES * batch)
-        if held_out is not None:
+        if (held_out := self.replay.validation_batch(HELD_OUT_BATCHES * batch)) is not None:
             measured = self.trainer.measure(held_out)
             numbers |= {f"validation/{name}": float(value) for name, value in measured.items()}
         return numbers
