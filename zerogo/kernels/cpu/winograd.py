@@ -87,14 +87,16 @@ def _parts(boards: Tensor, tile: int, outputs: int) -> Iterator[tuple[slice, Ten
     number, side, _, inputs = boards.shape
     products, tiles_a_board = _products(tile), _tiles(side, tile)
     at_once = max(1, AT_ONCE // (boards.element_size() * products * tiles_a_board * (inputs + outputs)))
-    one = other = boards.new_empty(0)
+    at_once = -(-number // -(-number // at_once)) if number else 1  # in parts of one size: up to 5 % faster
+    size = products * max(FEWEST_TILES, at_once * tiles_a_board)
+    memory = [(boards.new_empty(size * channels), channels) for channels in (inputs, outputs)]
     for start in range(0, number, at_once):
         here = slice(start, min(start + at_once, number))
-        shape = products, max(FEWEST_TILES, (here.stop - start) * tiles_a_board)
-        if one.shape[:2] != shape or shape[1] == FEWEST_TILES:  # else rows of the boards before might stay
-            make = boards.new_zeros if shape[1] == FEWEST_TILES else boards.new_empty  # 5 % faster
-            one, other = make((*shape, inputs)), make((*shape, outputs))
-        yield here, one, other
+        rows = max(FEWEST_TILES, (here.stop - start) * tiles_a_board)
+        pair = [flat[: products * rows * channels].view(products, rows, channels) for flat, channels in memory]
+        if rows == FEWEST_TILES:  # else rows of the boards before might stay
+            torch._foreach_zero_(pair)
+        yield here, *pair
 
 
 class Convolution(torch.autograd.Function):
