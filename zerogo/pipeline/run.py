@@ -128,7 +128,7 @@ class Run:
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
         self._line, self.shown = distributed.on_rank0(self._introduce, why), LineValues(self.trainer.samples)
         self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
-        self._game_seconds, self._sync_after, self._games_elsewhere = 0.0, RANK_SYNC_SECONDS, 0  # see `_play`
+        self._game_seconds, self._sync_at, self._games_elsewhere, self._games_begun = 0.0, 0.0, 0, 0  # see `_play`
         self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, self.state)
         self.snapshots = Snapshots(directory, config.pipeline.snapshot_seconds, rollback)
         self.iteration = Iteration()
@@ -323,6 +323,7 @@ class Run:
             self.selfplay.set_network(self._evaluator(), max(self.trainer.steps, bool(self.config.run.start_from)))
         self.state.iterations, self.shown.part, self.iteration = self.state.iterations + 1, 0.0, Iteration()
         self._sync_ranks()
+        self._games_begun = sum(distributed.all_gather_object(self.selfplay.next_game)) // distributed.world_size()
         if distributed.world_size() > 1:
             share = (distributed.seconds_waited() - waited) / (time.monotonic() - begun)
             (waiting,) = distributed.all_reduce_max([share])
@@ -330,7 +331,7 @@ class Run:
         distributed.on_rank0(self._chart, collected, numbers)
         if self.state.seconds - self.state.last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
             self._save()
-        tags, games = {"loss": "train/loss", "length": "selfplay/game_length_plies"}, {"games": str(self._next_game)}
+        tags, games = {"loss": "train/loss", "length": "selfplay/game_length_plies"}, {"games": str(self._games_begun)}
         self.shown.values |= games | {name: numbers[tag] for name, tag in tags.items() if tag in numbers}
         self._show()
 
@@ -343,18 +344,19 @@ class Run:
             finished = len(collected.lengths)
             self._games_elsewhere = sum(distributed.all_gather_object(finished)) - finished
             left = max(0, settings.games_per_iteration - finished - self._games_elsewhere)
-            self._sync_after = min(RANK_SYNC_SECONDS, max(LEAST_SYNC_SECONDS, left * self._game_seconds))
+            expected = max(LEAST_SYNC_SECONDS, left * (self._game_seconds or RANK_SYNC_SECONDS))
+            self._sync_at = self._now() + min(RANK_SYNC_SECONDS, expected)  # from now on, so there is time for a step
             number = finished + (left if self._game_seconds else distributed.local_count(left))
-            played = self.selfplay.play(number, self._end(), self._show, True, collected, self._pauses)
-            if distributed.all_ranks_true(played.is_whole):
+            self.selfplay.play(number, self._end(), self._show, True, collected, self._pauses)
+            if distributed.all_ranks_true(collected.is_whole):
                 break
             self._handle_requests()
+        self._game_seconds = (self._now() - begun) / max(1, self._games_elsewhere + len(collected.lengths))
         if self.inbox:
             self.inbox.fill(collected, self.selfplay, self.trainer.steps, self._end, self._show, self._handle_requests)
         self._write_games()
         collected = self.iteration.collected = snapshots.join_results(distributed.all_gather_object(collected))
         samples, figures, self._games_elsewhere = collected.all_samples(), {}, 0
-        self._game_seconds = (self._now() - begun) / max(1, len(collected.lengths))
         if samples is not None:  # wrong samples end the run before they are kept
             figures = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
             self._run_checks(figures)
@@ -369,8 +371,7 @@ class Run:
 
     def _pauses(self) -> bool:
         """Returns whether self-play pauses, because of a request or to sync with the other ranks."""
-        is_late = self._now() > self._clock + self._sync_after
-        return self._has_request() or distributed.world_size() > 1 and is_late
+        return self._has_request() or distributed.world_size() > 1 and self._now() > self._sync_at
 
     def _handle_requests(self) -> None:
         """Saves a snapshot if one is due or requested, and exits if a signal requests it. Collective call."""
@@ -461,7 +462,7 @@ class Run:
         step, resignation = self.trainer.steps, self.selfplay.resignation
         numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(step).items()}
         numbers |= {"time/minutes": self.state.seconds / 60, "time/iterations": self.state.iterations}
-        numbers["time/games"] = self._next_game
+        numbers["time/games"] = self._games_begun
         if self.state.players:
             numbers["selfplay/network_step"] = self.state.players[-1]
         if self.config.selfplay.resign_share:
@@ -497,12 +498,11 @@ class Run:
         """Returns a checkpoint, with samples that no shard holds yet, but without games in progress."""
         state, replay = self.trainer.state_dict(), self.replay.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
-        counters = vars(self.state) | {"samples": self.trainer.samples, "games": 0}
+        counters = vars(self.state) | {"samples": self.trainer.samples, "games": 0, "replay": replay}
         if self.selfplay is not None:
             counters |= {"games": self._next_game, "resignation": self.selfplay.resignation.state_dict()}
         generators = {name: replay.pop(name) for name in GENERATORS}
         run = {"replay": {"pending": replay.pop("pending")}}
-        counters["replay"] = replay
         contents = weights, averaged, state, generators, counters, run
         return Checkpoint(self.config, self.trainer.steps, *contents, revision=self.revision)
 
