@@ -214,9 +214,9 @@ class Lockstep:
             assert getattr(state, name).tolist() == values, name
 
     def _compare_scores(self, state: board.State) -> None:
-        stones, none_dead = state.stones, torch.zeros_like(state.stones, dtype=torch.bool)
-        area = scoring.area_score_black(stones, state.on_board).tolist()
-        territory = scoring.territory_score_black(stones, state.captures, none_dead, state.on_board).tolist()
+        area = scoring.area_score_black(state.stones, state.on_board).tolist()
+        rows = state.black, state.white, state.on_board, state.captures, torch.zeros_like(state.black)
+        territory = scoring.territory_rows_score(*rows).tolist()
         for index, game in enumerate(self.games):
             assert game.area_score_black() == area[index]
             assert game.territory_score_black() == territory[index]

@@ -46,7 +46,7 @@ def test_history_counts_as_in_katago(moves: str, told: str, passes: str) -> None
     colours = torch.tensor([["BW".index(move[0]) + 1 for move in moves.split()]], dtype=torch.int8)
     actions = torch.tensor([[coords.from_gtp(move[2:], 5) for move in moves.split()]])
     start = torch.zeros(1, 5, 5, dtype=torch.int8), torch.ones(1, dtype=torch.int8)
-    state = play_moves(*start, [Rules(5, 7.0)], colours, actions)
+    state = play_moves(*start, [Rules(5, 7.0)], colours, actions, 3 - colours[:, -1])
     planes, numbers = INPUTS.planes(state)[0, 9:14], INPUTS.globals(state)[0, :5]
     shown = [[coords.to_gtp(int(point), 5) for point in plane.flatten().nonzero()] for plane in planes]
     expected = [[] if vertex == "-" else [vertex] for vertex in told.split()]

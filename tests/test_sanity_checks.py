@@ -88,17 +88,10 @@ def illegal(samples: Samples) -> Samples:
     return replace(samples, policy=policy)
 
 
-@pytest.mark.parametrize(
-    ("plant", "name"),
-    [
-        (illegal, "target_on_illegal_moves"),
-        (lambda samples: replace(samples, ownership=-samples.ownership), "ownership_less_score"),
-        (lambda samples: replace(samples, value=-samples.value), "value_less_ownership"),
-        (lambda samples: replace(samples, root_value=-samples.value), "calibration_end"),
-    ],
-)
-def test_a_planted_bug_of_the_samples_is_seen(samples: Samples, plant, name: str) -> None:
-    assert name in broken(sanity_checks.of_samples(plant(samples)))
+@pytest.mark.parametrize(("field", "source", "name"), tables("sanity_checks")["bugs of samples"])
+def test_a_planted_bug_of_the_samples_is_seen(samples: Samples, field: str, source: str, name: str) -> None:
+    planted = replace(samples, **{field: -getattr(samples, source)}) if field else illegal(samples)
+    assert name in broken(sanity_checks.of_samples(planted))
 
 
 def test_policies_that_are_turned_otherwise_than_the_board_are_seen(samples: Samples, monkeypatch) -> None:

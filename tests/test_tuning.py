@@ -58,15 +58,12 @@ def test_full_memory_is_the_limit(error: RuntimeError) -> None:
         find_batch(rate, 1 << 16, 512)
 
 
-def test_it_says_why() -> None:
-    words = BatchChoice(256, {128: 9000.0, 256: 10000.0, 512: 10300.4}, 4096).why()
-    assert words == "10,000 evaluations/s in batches of 256, 10 % less in those of 128, 3 % more in those of 512"
-    words = BatchChoice(100, {64: 800.0, 100: 1000.0}, 100).why()
-    assert words.endswith("20 % less in those of 64, the largest that fits or helps")
-    assert BatchChoice(1, {1: 50.0}, 8).why() == "50 evaluations/s in batches of 1"
+@pytest.mark.parametrize(("batch", "rates", "most", "words"), TABLES["why this batch"])
+def test_it_says_why(batch: int, rates: list[tuple[int, float]], most: int, words: str) -> None:
+    assert BatchChoice(batch, dict(rates), most).why() == words
 
 
-def test_speed_is_that_of_the_best_round() -> None:
+def test_speed_is_that_of_the_best_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls of 10 milliseconds, after a first one of a second and with a slow one in the second round."""
     calls, now = [], [0.0]
 
@@ -74,7 +71,8 @@ def test_speed_is_that_of_the_best_round() -> None:
         calls.append(len(calls))
         now[0] += 1.0 if len(calls) == 1 else 0.05 if len(calls) == 5 else 0.01
 
-    assert speed(work, 8, CPU, clock=lambda: now[0]) == pytest.approx(800.0)
+    monkeypatch.setattr(tuning.time, "perf_counter", lambda: now[0])
+    assert speed(work, 8, CPU) == pytest.approx(800.0)
     assert len(calls) <= 1 + tuning.ROUNDS * (round(tuning.ROUND_SECONDS / 0.01) + 1)
 
 
@@ -84,9 +82,10 @@ def test_the_faster_of_a_graph_and_its_operations_counts(monkeypatch: pytest.Mon
     def way(name: str) -> Callable[[], None]:
         return lambda: now.__setitem__(0, now[0] + seconds[name])
 
+    monkeypatch.setattr(tuning.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(tuning.runtime, "try_capture", lambda work, device: way("graph"))
     for seconds["graph"], best in ((0.005, 1600.0), (0.02, 800.0)):
-        assert speed(way("work"), 8, CPU, is_replayed=True, clock=lambda: now[0]) == pytest.approx(best)
+        assert speed(way("work"), 8, CPU, is_replayed=True) == pytest.approx(best)
 
 
 # Threads

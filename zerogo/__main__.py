@@ -134,12 +134,8 @@ def main(words: Sequence[str] | None = None) -> None:
     if command not in COMMANDS:
         print(f"error: there is no command {command!r}; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
-    here = {"train": (parse_train, main_train), "selfplay": (parse_selfplay, main_selfplay)}
-    here |= {"evaluate": (parse_evaluate, main_evaluate), "play": (parse_play, main_play)}
-    here |= {"show": (parse_show, main_show)}
-    if command in here:
-        parse, run = here[command]
-    else:
+    parse, run = (globals().get(f"{what}_{command}") for what in ("parse", "main"))
+    if parse is None:
         module = importlib.import_module(f"zerogo.{command}.__main__")
         parse, run = module.parse, module.main
     cli.run(lambda: parse(arguments), run)
@@ -379,7 +375,7 @@ def parse_show(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Returns the settings of the command line of `zerogo show`."""
     parser = cli.make_parser("show", SHOW, SHOW_EXAMPLES)
     file = "the game (default: the empty board of the checkpoint)"
-    move = "the position after move 40, -1 (the end), 10-20, 5,10,15 or all (default: -1)"
+    move = "the position after move 40, -1 (the end), 10-20, --move=-3--1, 5,10,15 or all (default: -1)"
     symmetries = "symmetries of the network (default: all, but in a search the run's)"
     features = "encoder of the planes, or plane groups with commas (default: the checkpoint's)"
     cell = "pixels between two lines, 12 to 200 (default: by the board's size)"

@@ -48,9 +48,6 @@ class Colour(Enum):
         return 1 if self is Colour.BLACK else -1
 
 
-Player = Colour  # an earlier name, for programs that still use it
-
-
 class Point(NamedTuple):
     """A point of the board: row and column, from 0 at the top left."""
 

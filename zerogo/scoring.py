@@ -43,12 +43,6 @@ def area_score_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
     return area_ownership_black(stones, on_board).sum((1, 2), dtype=torch.float32)
 
 
-def territory_score_black(stones: Tensor, captures: Tensor, dead: Tensor, on_board: Tensor | None = None) -> Tensor:
-    """Returns Black's territory and prisoners less White's in points, before komi: int8 [B, N, N], int [B, 2], bool [B,
-    N, N] -> float32 [B]. See `territory_rows_score`."""
-    return territory_rows_score(*_rows_of(stones, on_board), captures, flood.pack_rows(dead))
-
-
 def pass_alive(stones: Tensor, suicide: Tensor | bool = False, on_board: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Returns the points, stones and territory, that are Black's and White's unconditionally: int8 [B, N, N] -> two
     bool [B, N, N].

@@ -31,7 +31,8 @@ def replayed(cases: list[dict]) -> board.State:
     rules = [Rules(*(case[key] for key in ("size", "komi", "superko", "suicide", "scoring"))) for case in cases]
     rules = [dataclasses.replace(rule, komi=float(rule.komi)) for rule in rules]
     start = torch.zeros(len(cases), side, side, dtype=torch.int8), torch.ones(len(cases), dtype=torch.int8)
-    return play_moves(*start, rules, colours, actions)
+    following = torch.tensor([2 - "BW".index(moves[-1][0]) if moves else 1 for moves in records], dtype=torch.int8)
+    return play_moves(*start, rules, colours, actions, following)
 
 
 @with_files

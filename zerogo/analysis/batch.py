@@ -142,9 +142,6 @@ class SearchBatch:
     def step(self, tasks: Sequence[SearchTask]) -> None:
         """Runs one step of the searches of some tasks; except on the CPU these must be all."""
         budget = self.search_state.budget
-        if len(tasks) == len(self.running):
-            self.search.simulate(self.search_state)
-            return
         full, index = budget.clone(), torch.tensor([task.index for task in tasks], device=budget.device)
         budget.copy_(self.search_state.done)
         budget[index] = full[index]

@@ -114,7 +114,6 @@ class Tournament:
             "move_cap": self.move_cap,
             **vars(self.rules),
             **{name: getattr(evaluation, name) for name in ("simulations", "symmetry", "algorithm")},
-            "score_weight": 0.0,  # once a setting; journals of earlier matches hold it
         }
 
     def play(self, journal: Journal) -> list[MatchResult]:

@@ -49,7 +49,7 @@ from zerogo.bench import PeerProcess
 from zerogo.board import State, exact_legal_rows, rng
 from zerogo.checkpoint import fresh_network, load_newest
 from zerogo.config import Config, FeaturesConfig, GameConfig, NetworkConfig, SearchConfig, SelfplayConfig
-from zerogo.evaluator import Evaluator
+from zerogo.evaluator import SEARCH_HEADS, Evaluator
 from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.pipeline.snapshots import join_results
@@ -62,7 +62,6 @@ from zerogo.system.runtime import try_capture
 WARM_PLIES = 2  # times the points of the board: by then games of all ages are in the batch
 PLIES = 20  # between two looks at the clock
 REFERENCE_ENCODER = "zero17"
-HEADS = ("policy", "value")  # what a search asks for
 PRODUCT = {"cuda": 8192, "cpu": 1024}  # sides of the matrices whose product shows what a device can do
 OPENING = 0.2  # share of the points that are played before a position, at the least; at most three times that
 WARM_SIMULATIONS = 4  # of each of two moves before the clock starts: by then all is compiled, and a tree was kept once
@@ -182,7 +181,7 @@ class NetworkSetup:
         if getattr(args, "spread", 0.0):
             _sharpen_policy_(self.network, self.encoder, self.state, args.spread)
         setup = (self.network, self.encoder, self.device, self.dtype)
-        self.evaluator = Evaluator.from_network(*setup, "random", HEADS)
+        self.evaluator = Evaluator.from_network(*setup, "random", SEARCH_HEADS)
 
     @cached_property
     def forwards(self) -> list[Callable[[], Any]]:

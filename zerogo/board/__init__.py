@@ -291,7 +291,9 @@ def _exact(state: State) -> Tensor:
     if (fast := kernels.module_for("board", state.device)) is not None:
         return fast.exact_legal_rows(state, point_keys(state.board_size, state.device))
     legal = legal_rows(state, state.on_board, state.suicide)
-    repeating = _suspects(state, legal) & _repeating_rows(state, _suicides(state, legal))
+    suicides, is_black = _suicides(state, legal), (state.to_play == BLACK).unsqueeze(-1)
+    suspects = (legal & torch.where(is_black, state.lost[:, 0], state.lost[:, 1])) | suicides  # may repeat a position
+    repeating = suspects & _repeating_rows(state, suicides)
     return torch.where((state.rules.superko == SIMPLE).unsqueeze(-1), legal, legal & ~repeating)
 
 
@@ -300,12 +302,6 @@ def _suicides(state: State, legal: Tensor) -> Tensor:
     if state.suicide is None:
         return torch.zeros_like(legal)
     return legal & ~legal_rows(state, state.on_board, None)
-
-
-def _suspects(state: State, legal: Tensor) -> Tensor:
-    """Returns the legal points that may repeat a position: int32 [B, N]."""
-    own_lost = torch.where((state.to_play == BLACK).unsqueeze(-1), state.lost[:, 0], state.lost[:, 1])
-    return (legal & own_lost) | _suicides(state, legal)
 
 
 def stone_history(state: State, earlier: int = RECENT) -> Tensor:

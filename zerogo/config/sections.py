@@ -67,13 +67,11 @@ def allowed(entry: Field) -> str:
 def _limits(entry: Field) -> str:
     """Returns a numeric range in words, with a leading space or comma; empty when there is none."""
     low, above, high = (entry.metadata[key] for key in ("low", "above", "high"))
-    if low is not None and high is not None:
-        return f" from {low} to {high}"
     if above is not None:
-        return f" above {above}" + ("" if high is None else f" and at most {high}")
-    if low is not None:
-        return f", {low} or more"
-    return "" if high is None else f", at most {high}"
+        return f" above {above} and at most {high}"
+    if low is None:
+        return ""
+    return f", {low} or more" if high is None else f" from {low} to {high}"
 
 
 def read(value: Any, kind: Any, entry: Field) -> Any:

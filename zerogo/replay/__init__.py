@@ -124,7 +124,7 @@ class Replay:
         records, start = samples.records().cpu(), 0
         while start < len(samples):
             end = min(len(samples), start + max(0, self._shard_samples - (self.total - self._num_in_shards)))
-            self._count(records[start:end])
+            self._put(records[start:end])
             if self.total - self._num_in_shards >= self._shard_samples:
                 first, self._num_in_shards = self._num_in_shards, self.total
                 if self._files is not None:
@@ -132,15 +132,9 @@ class Replay:
             start = end
         self.credit = self._most_credit(self.credit + self.settings.reuse * len(samples))
 
-    def _count(self, records: Tensor) -> None:
-        samples = Samples.of_records(records, self.board_size)
-        self._put(records, samples)
-        self.total += len(samples)
-        self.num_random += int((samples.network_step <= 0).sum())
-
-    def _put(self, records: Tensor, samples: Samples) -> None:
-        """Writes samples, at most `capacity`, into the ring, which grows first if it may."""
-        capacity = self.settings.capacity
+    def _put(self, records: Tensor) -> None:
+        """Writes samples, at most `capacity`, into the ring, which grows first if it may, and counts them."""
+        samples, capacity = Samples.of_records(records, self.board_size), self.settings.capacity
         needed, allocated = min(capacity, self._num_stored + len(samples)), len(self._columns["kinds"])
         if needed > allocated:
             self._grow(min(capacity, max(needed, 2 * allocated, _FIRST_ALLOCATION)))
@@ -153,6 +147,8 @@ class Replay:
         self._numbers[True].append(numbers[is_held])
         self._numbers[False].append(numbers[~is_held])
         self._num_stored += len(samples)
+        self.total += len(samples)
+        self.num_random += int((samples.network_step <= 0).sum())
         if len(samples):
             self.last_game = max(self.last_game, int(samples.game.max()))
 
@@ -304,7 +300,7 @@ class Replay:
 
     def _count_all(self, records: Tensor) -> None:
         for part in records.split(self.settings.capacity):
-            self._count(part)
+            self._put(part)
 
     # Resuming
 

@@ -77,7 +77,8 @@ class StepGraph:
             try:
                 self.play = capture_cuda_graph(lambda: self._step(search_state), search_state.budget.device)
             except RuntimeError as error:
-                self._refuse(f"could not be captured: {error}")
+                self.refuses = True
+                warnings.warn(f"searching without a CUDA graph, as a step could not be captured: {error}", stacklevel=2)
                 return False
         self.play()
         return True
@@ -95,10 +96,6 @@ class StepGraph:
             if self.repeated_states is not None:
                 for repeated, root in zip(self.repeated_states.tensors(), self.states.tensors(), strict=True):
                     repeated.unflatten(0, (leaves, num_games)).copy_(root)  # into all slots at once
-
-    def _refuse(self, why: str) -> None:
-        self.refuses = True
-        warnings.warn(f"searching without a CUDA graph, as a step {why}", stacklevel=2)
 
     def _step(self, search_state: Any) -> None:
         """Makes a step on the graph's own root states."""

@@ -203,18 +203,12 @@ def positions(
 
 
 def play_moves(
-    stones: Tensor,
-    to_play: Tensor,
-    rules: GameRules,
-    colours: Tensor,
-    actions: Tensor,
-    next_to_play: Tensor | None = None,
+    stones: Tensor, to_play: Tensor, rules: GameRules, colours: Tensor, actions: Tensor, next_to_play: Tensor
 ) -> board.State:
     """Returns the games after given moves, which are not checked; games may have different numbers of moves.
 
     stones: int8 [B, N, N] and to_play: int8 [B] before the first. colours: int8 [B, T] and actions: int64 [B, T],
-    `board.NO_MOVE` after a game's end. next_to_play: int8 [B], the side to move after the last move, by default the
-    opponent of the last.
+    `board.NO_MOVE` after a game's end. next_to_play: int8 [B], the side to move after the last move.
 
     If one side moves twice in a row, as in handicap games and problems, the other side is assumed to have passed in
     between. Such a pass ends no game, and `State.moves` starts anew after it. A record may continue after two passes;
@@ -233,7 +227,7 @@ def play_moves(
 
 
 def _with_passes(
-    to_play: Tensor, colours: Tensor, actions: Tensor, next_to_play: Tensor | None, pass_action: int
+    to_play: Tensor, colours: Tensor, actions: Tensor, next_to_play: Tensor, pass_action: int
 ) -> tuple[Tensor, Tensor]:
     """Returns the actions by ply with the passes between two moves of a side: int64 [B, T'], and which were added: bool
     [B, T'].
@@ -243,10 +237,8 @@ def _with_passes(
     is_move = actions != board.NO_MOVE
     number, index = is_move.sum(1, keepdim=True), torch.arange(length + 1, device=actions.device)
     to_move = torch.cat([to_play.unsqueeze(1), torch.where(is_move, 3 - colours, 0).to(to_play.dtype)], dim=1)
-    last = torch.zeros_like(to_play) if next_to_play is None else next_to_play
-    moves_next = torch.nn.functional.pad(colours, (0, 1)).scatter(1, number, last.to(colours.dtype).unsqueeze(1))
-    counts = index < number if next_to_play is None else index <= number
-    needs_pass = counts & (moves_next != to_move)
+    moves_next = torch.nn.functional.pad(colours, (0, 1)).scatter(1, number, next_to_play.unsqueeze(1))
+    needs_pass = (index <= number) & (moves_next != to_move)
     place = index + needs_pass.cumsum(1)  # of each move; a pass that it needs is just before it
     plies = torch.full((num_games, 2 * length + 2), board.NO_MOVE, dtype=torch.int64, device=actions.device)
     plies.scatter_(1, place, torch.nn.functional.pad(actions.to(torch.int64), (0, 1), value=board.NO_MOVE))

@@ -210,13 +210,7 @@ def _is_flat(rates: list[float], patience: int) -> bool:
     return bool(before) and max(last) < (1 + GAIN) * max(before)
 
 
-def speed(
-    work: Callable[[], Any],
-    size: int,
-    device: torch.device,
-    is_replayed: bool = False,
-    clock: Callable[[], float] = time.perf_counter,
-) -> float:
+def speed(work: Callable[[], Any], size: int, device: torch.device, is_replayed: bool = False) -> float:
     """Returns how many positions a second `work` gets through, which takes `size` of them at a time.
 
     The best of some rounds counts, as what else the machine does only slows them down; a first call, which sets things
@@ -226,12 +220,12 @@ def speed(
         way()
         runtime.synchronize(device)
         for _ in range(ROUNDS):
-            start, times = clock(), 0
-            while not times or clock() - start < ROUND_SECONDS:
+            start, times = time.perf_counter(), 0
+            while not times or time.perf_counter() - start < ROUND_SECONDS:
                 way()
                 runtime.synchronize(device)
                 times += 1
-            best = max(best, times * size / max(clock() - start, 1e-9))
+            best = max(best, times * size / max(time.perf_counter() - start, 1e-9))
     return best
 
 

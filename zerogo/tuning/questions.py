@@ -4,7 +4,6 @@ its process. The answers are stored next to the compiled kernels, so that the tr
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import platform
@@ -50,7 +49,7 @@ def cpu_facts() -> dict[str, str]:
     with contextlib.suppress(OSError):
         first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
         facts += [line for line in first if line.partition(":")[0].strip() in OF_CPU.split(",")]
-    trials = Path(importlib.util.find_spec("zerogo.tuning.trials").origin).read_bytes()
+    trials = Path(__file__).with_name("trials.py").read_bytes()
     sources = {"cpu": "\n".join(facts).encode(), "trials": trials}
     digests = {name: hashlib.sha256(data).hexdigest()[:16] for name, data in sources.items()}
     return digests | {"torch": torch.__version__}
