@@ -14,11 +14,12 @@ import torch
 from implementations import ONLY_TRITON, done
 from torch import Tensor
 
-from zerogo import kernels
+from zerogo import config, kernels, tuning
 from zerogo.board import rng
 from zerogo.board.rng import Purpose
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
+from zerogo.network import fused
 from zerogo.search.tree import ROOT
 from zerogo.tuning import trials
 
@@ -119,6 +120,11 @@ def test_self_play_goes_on_without_a_module(name: str, compiled: None) -> None:
         assert inspect.isfunction(getattr(kernels.cpu_loops(name), f"_read_{name}"))
         assert trials.readings(name, list(trials.CASES[name](trials.drawn_games(9), "cpu"))) == trials.READINGS[name]
     assert self_play() == games_of_torch()
+
+
+def test_precision_is_judged_by_batches_that_learn_in_tiles() -> None:
+    sections = tuning._precision_question(config.load("configs/9x9.yaml"), tiny.CPU)["task"][1]
+    assert trials._of_network(config.from_dict(sections), torch.float32, tiny.CPU)[1][1] >= fused.FEWEST_LEARNED
 
 
 @ONLY_TRITON
