@@ -302,5 +302,5 @@ def test_histogram_counts_every_game_once(tmp_path: Path):
     assert [sum(bins[side]) for side in ("black", "drawn", "white")] == [3, 1, 2] and bins["highest"] == 4
     assert bins["edges"][0] == -20.5 and bin_scores(np.array([])) is None
     scores = {f"game_{k}": {"score_black": score} for k, score in enumerate((-0.5, 0.0, 0.5, 20.5))}
-    page = write_report(tmp_path, [some_result(num_games=4, **scores)], ["anna", "bert"]).read_text(encoding="UTF-8")
+    page = write_report(tmp_path, [some_result(num_games=4, **scores)], ["\udce8", "b"]).read_text(encoding="UTF-8")
     assert re.findall(r"<title>(\d+) games", page) == ["1"] * 4 and "W+20.5" in page and "B+20.5" in page

@@ -172,7 +172,7 @@ def test_peers_that_fail_or_are_none(notes, capsys, monkeypatch) -> None:
 def test_learning_is_measured_by_matches_that_cost_no_training_time(tmp_path: Path, capsys) -> None:
     tiny.config("game.move_cap=8").dump(tmp_path / "tiny.yaml")
     words = f"learn --config {tmp_path / 'tiny.yaml'} --minutes 0.01 --seeds 2 --points 2 --games 2 --simulations 2"
-    words += f" --opponents random,mcts:2 --out {tmp_path / 'out'} --set training.batch=8"
+    words += f" --opponents random,mcts:2? --out {tmp_path / 'out'} --set training.batch=8"
     lines = measured(words, capsys)
     assert {(line["seed"], line["opponent"]) for line in lines} == {*product((1, 2), ("random", "mcts:2"))}
     for line in lines:

@@ -185,13 +185,12 @@ def test_going_on_from_a_file(play: Callable[..., str], tmp_path: Path) -> None:
     assert "5x5, komi 2.5, territory scoring" in play("", f"--sgf {path} --rules japanese --white human")
 
 
-def test_saving_loses_no_moves_of_the_file(play: Callable[..., str], tmp_path: Path) -> None:
-    path = tmp_path / "game.sgf"
-    for moves, words in (("B[aa];W[bb]", "--move 1"), ("B[aa](;W[bb])(;W[cc])", ""), ("B[aa];AE[aa];B[cc]", "")):
-        path.write_text(f"(;SZ[5]KM[0];{moves})")
-        with pytest.raises(InputError, match="game.sgf, whose other moves would be lost; give it a new name"):
-            play("E5", f"--white human --sgf {path} --save {path} {words}")
-        assert path.read_text() == f"(;SZ[5]KM[0];{moves})"
+@pytest.mark.parametrize(("text", "words"), TABLES["what a file holds besides"])
+def test_saving_loses_no_moves_of_the_file(text: str, words: str, play: Callable[..., str], tmp_path: Path) -> None:
+    (path := tmp_path / "game.sgf").write_text(text)
+    with pytest.raises(InputError, match="game.sgf, whose other moves would be lost; give it a new name"):
+        play("E5", f"--white human --sgf {path} --save {path} {words}")
+    assert path.read_text() == text
 
 
 def test_a_network_brings_its_board(play: Callable[..., str], tmp_path: Path) -> None:

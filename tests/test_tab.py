@@ -1,6 +1,7 @@
 """The Go tab's routes, asked as a browser asks them, and what they refuse. Its page is tested in test_tab_page.py."""
 
 import base64
+import itertools
 import json
 import os
 import re
@@ -363,12 +364,14 @@ def test_the_worker_answers_in_turn_and_ends_when_nobody_asks(here: Here, monkey
     loop = jobs.JobLoop(here.cache, theirs)
     loop._long.clear()  # without what compiles
     requests = [("over_time", fields, ""), ("over_time", fields, "one"), ("play_move", fields, "")]
-    requests += [("play_move", {}, ""), ("curve", fields, "one")]
+    requests += [("play_move", {}, ""), ("curve", fields, "one"), ("endless", {}, "reads nothing")]
+    monkeypatch.setattr(jobs, "SEND_TIMEOUT", jobs.struct.pack("ll", 0, 1))
+    monkeypatch.setitem(jobs.JOBS, "endless", lambda *_: itertools.repeat({"text": "." * 4096}))
     pairs = [Pipe() for _ in requests]
     for (mine, its), request in zip(pairs, requests, strict=True):
         mine.send_bytes(json.dumps(dict(zip(("job", "fields", "client"), request, strict=True))).encode())
         socket.send_fds(ours, [b"+"], [its.fileno()])
-    (cancelled, _), (first, _), (move, _), (bad, _), (second, _) = pairs
+    (cancelled, _), (first, _), (move, _), (bad, _), (second, _), _ = pairs
     cancelled.close()
     loop.run()
     asked = [json.loads(one.recv_bytes()) for one in (move, move, bad, first, second)]
@@ -382,7 +385,7 @@ def test_the_worker_answers_in_turn_and_ends_when_nobody_asks(here: Here, monkey
 def test_the_page_has_the_colours_of_pictures_and_asks_for_nothing_from_elsewhere():
     style = (entry.PAGE / "style.css").read_text()
     for name in ("WOOD", "LINE", "BLACK", "WHITE", "MARK", "BEST", "POSITIVE", "NEGATIVE", "NOTHING", "GREY"):
-        assert re.search(rf"--{name.lower()}: ({jobs._hex(getattr(picture, name))});", style), name
+        assert re.search(rf"--{name.lower()}: (#{bytes(getattr(picture, name)).hex()});", style), name
     for path in entry.PAGE.iterdir():
         addresses = re.findall(r"[a-z]+://[^\"'` )]+", path.read_text())
         assert set(addresses) <= {"http://www.w3.org/2000/svg"} and "innerHTML" not in path.read_text(), path.name

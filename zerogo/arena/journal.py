@@ -96,7 +96,8 @@ def _require_fit(folder: Path, settings: Mapping[str, Any], resume: bool) -> boo
     there or, with `resume`, can't be resumed."""
     path = folder / SETTINGS_FILE
     if not path.exists():
-        if resume and folder.is_dir() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
+        is_empty = folder.is_dir() and all(entry.name.startswith(".") for entry in folder.iterdir())
+        if resume and not is_empty:
             lack = f"the folder {folder} holds no match to resume ({SETTINGS_FILE} is missing)"
             raise InputError(f"{lack}; give --out that of a match")
         return False

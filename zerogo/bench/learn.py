@@ -17,7 +17,7 @@ from zerogo import bench, checkpoint, cli, config
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.pipeline import train
-from zerogo.pipeline.matches import Matches
+from zerogo.pipeline.matches import OPTIONAL, Matches
 from zerogo.system.runtime import make_directory, write_atomically
 from zerogo.system.telemetry import Telemetry
 
@@ -32,7 +32,7 @@ def run_learn(args: argparse.Namespace) -> None:
     label = {"config": args.config, "set": args.set}
     if any(line[name] != value for line in lines for name, value in label.items()):
         raise InputError(f"--out {args.out} holds the measurement of another --config or --set; name another folder")
-    played = {(line["seed"], line["step"], line["opponent"]) for line in lines}
+    played = {(line["seed"], line["step"], line["opponent"], line["size"]) for line in lines}
     for seed in range(1, args.seeds + 1):
         one = settings_of(base, args, seed)
         directory = one.run.folder
@@ -63,12 +63,13 @@ def pick_evenly(paths: list[Path], number: int) -> list[Path]:
     return [paths[len(paths) * k // number - 1] for k in range(1, number + 1)] if len(paths) > number else paths
 
 
-def play_matches(settings: Config, path: Path, played: set[tuple[int, int, str]]) -> Iterator[dict[str, Any]]:
+def play_matches(settings: Config, path: Path, played: set[tuple[int, int, str, int]]) -> Iterator[dict[str, Any]]:
     """Yields the result of each match of a checkpoint that was not played before."""
     loaded, setup = checkpoint.load(path), cli.set_up(settings)
-    missing = [name for name in settings.evaluation.opponents if (settings.run.seed, loaded.step, name) not in played]
-    settings = replace(settings, evaluation=replace(settings.evaluation, opponents=missing))
     matches = Matches(settings, setup.device, setup.dtype)
+    for spec, sizes in matches.sizes_of.items():
+        key = settings.run.seed, loaded.step, spec.removesuffix(OPTIONAL)
+        matches.sizes_of[spec] = [size for size in sizes if (*key, size) not in played]
     line = bench.describe_case("learn", settings.game.size, loaded.config.selfplay.slots, setup.device, setup.dtype)
     line |= {"step": loaded.step, "minutes": round(loaded.counters["seconds"] / 60, 2)}
     line |= {name: loaded.counters[name] for name in ("games", "samples", "simulations")}

@@ -300,6 +300,8 @@ def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: s
         value = raw.strip() if entry.type == "str" else yaml.load(raw, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError):
         raise InputError(f"override {quote(text)}: {section}.{name} must be {allowed(entry)}") from None
+    if part and not isinstance(values[section][name], Mapping):
+        raise InputError(f"override {quote(text)}: {section}.{name} must be {allowed(entry)}")
     values[section][name] = values[section][name] | {part: value} if part else value
     places[f"{section}.{name}"] = f"override {quote(text)}"
 

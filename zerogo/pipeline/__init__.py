@@ -37,7 +37,8 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
     Raises InputError where the folder is in use, holds a run although resume is False, or holds nothing to resume from;
     Interrupted after a signal, when a snapshot holds all that was done."""
     directory = config.run.folder
-    nothing = InputError(f"{directory} holds no run to resume; start one without --resume")
+    says_why = distributed.is_rank0()  # one sentence is enough
+    nothing = InputError(f"{directory} holds no run to resume; start one without --resume" if says_why else "")
     if resume and not directory.exists():
         raise nothing
     with pipe_safe_streams(), Signals() as signals, contextlib.ExitStack() as held, say_what_is_saved(directory):
@@ -56,13 +57,14 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
             config = replace(config, training=replace(config.training, learning_rate=rate))
         if not resume and distributed.broadcast_from_rank0(lambda: bool(files) or any(directory.glob("replay/*.npz"))):
             what = f"{directory} already holds a run; resume it with --resume, or choose another name with --run"
-            raise InputError(what if distributed.is_rank0() else "")
+            raise InputError(what if says_why else "")
         if overrides is not None and start is None and not is_whole(path := directory / "config.yaml"):
             cut = f"{path} was cut short, and no snapshot or checkpoint holds the settings that it lost; add these"
-            raise InputError(f"{cut}, or start a new run under another name") if path.exists() else nothing
+            cut += ", or start a new run under another name"
+            raise InputError(cut if says_why else "") if path.exists() else nothing
         if resume and start is None and files:
             what = f"none of the {len(files)} snapshots and checkpoints in {directory} can be resumed from"
-            raise InputError(f"{what}; move them away to start anew")
+            raise InputError(f"{what}; move them away to start anew" if says_why else "")
         said = [f"{directory} {distributed.run_and_sync_errors(_planned, config)}"]
         if start is not None:
             said.append(f"{directory} resumes from {Path(start.source).name}, training step {start.step:,}")

@@ -159,6 +159,8 @@ class Matches:
                 try:
                     result = self._match(player, spec, size, num_games)
                 except (InputError, OSError) as error:
+                    if isinstance(error, OSError) and distributed.world_size() > 1:
+                        raise  # the other ranks are in the midst of the match
                     warn(f"no match against {spec} on {size}x{size}: {error}")
                     continue
                 tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))

@@ -129,6 +129,8 @@ class Search:
         fast = kernels.module_for("roots", games.device) if self.settings.algorithm == "gumbel" else None
         if fast is not None:
             fast.begin(self, search_state, games, budgets, move_key, explore, new_roots)
+            if kernels.module_for("tree", games.device) is None:
+                search_state.depth_bound = int(search_state.deepest.max())
             return
         explores = explore if isinstance(explore, Tensor) else torch.full_like(games, explore, dtype=torch.bool)
         search_state.keys[games] = rng.key(move_key, Purpose.SYMMETRY)

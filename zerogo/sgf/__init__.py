@@ -9,10 +9,10 @@ Conventions of written files: a pass is the empty value (`tt` is a point on boar
 since programs disagree on the meaning of a missing one; RU is a word that all programs know, and where a program would
 read it as other rules, our property ZGRU has the rules in full. `sgf.files` lists the assumptions about odd files."""
 
-from zerogo.sgf.files import read, read_text, to_text, variations, variations_text, write
+from zerogo.sgf.files import has_more_games, read, read_text, to_text, variations, variations_text, write
 from zerogo.sgf.record import UNKNOWN_RESULT, Edit, GameRecord, Remark, positions, replay, result_text, since_edit
 
 __all__ = [
-    "UNKNOWN_RESULT", "Edit", "GameRecord", "Remark", "positions", "read", "read_text", "replay", "result_text",
-    "since_edit", "to_text", "variations", "variations_text", "write",
+    "UNKNOWN_RESULT", "Edit", "GameRecord", "Remark", "has_more_games", "positions", "read", "read_text", "replay",
+    "result_text", "since_edit", "to_text", "variations", "variations_text", "write",
 ]  # fmt: skip

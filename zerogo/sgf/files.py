@@ -98,6 +98,12 @@ def variations(path: str | os.PathLike) -> list[GameRecord]:
     return list(variations_text(load(path), str(path)))
 
 
+def has_more_games(path: str | os.PathLike) -> bool:
+    """Returns whether a file that can be read holds more than its first game."""
+    data = decode(load(path)).encode("utf-8", "replace")
+    return b"(" in data[sgf_grammar.tokenise(data)[1] :]
+
+
 def variations_text(source: str | bytes, where: str = "SGF") -> Iterator[GameRecord]:
     """Yields every line of the first game in a text, or in the bytes of one, as `variations` has them."""
     return (_RecordReader(line, where).record() for line in all_lines(parse(source, where), where))
@@ -147,13 +153,16 @@ class _RecordReader:
 
     def _add(self, node: Node) -> None:
         """Takes in the next node of the line."""
-        if not node.keys().isdisjoint(_COLOUR_OF) or ("PL" in node and not self.moves):
-            self._add_stones(node)
         names = [name for name in node if name in ("B", "W")]
+        if not node.keys().isdisjoint(_COLOUR_OF) or ("PL" in node and not self.moves and not names):
+            self._add_stones(node)
         for name in names:
             self._add_move(name, node)
         if names:
             self.remarks += [*[Remark()] * (len(names) - 1), _remark(node, node is self.root)]
+        elif self.remarks and (text := full_text(node, "C")):  # a comment between moves is kept with the last one
+            last = self.remarks[-1]
+            self.remarks[-1] = last._replace(comment=f"{last.comment}\n\n{text}" if last.comment else text)
         if "PL" in node and self.moves and not names and node.keys().isdisjoint(_COLOUR_OF):
             player = self._player(node)
             if player == self.colours[-1]:

@@ -80,7 +80,7 @@ def read_game(path: str | Path | None, rules: Rules | None = None) -> ShownGame:
     """Returns the game of an SGF file, up to an illegal move, or without one the empty board of a checkpoint's rules.
     Raises InputError where the file can't be read, and without file and rules."""
     if path is None and rules is None:
-        raise InputError("there is nothing to show; give an SGF file, or a checkpoint, whose empty board is shown")
+        raise InputError("there is nothing to show; give an SGF file, or a network, whose empty board is shown")
     if path is None:
         return ShownGame("empty board", sgf.GameRecord(rules, []), 0)
     record = sgf.read(path)

@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -69,13 +69,17 @@ class Telemetry(contextlib.AbstractContextManager):
                 os.truncate(path, kept[path.name])
         with open(self.path, "rb") as lines:  # one at a time: after a month they may take a gigabyte
             is_kept = [match is not None and int(match[1]) <= last_step for match in map(LINE.fullmatch, lines)]
+        if not all(is_kept):
+            self._keep(is_kept)
+
+    def _keep(self, is_kept: Sequence[bool]) -> None:
+        """Leaves only some of the lines."""
 
         def _copy(file: BinaryIO) -> None:
             with open(self.path, "rb") as lines:
                 file.writelines(itertools.compress(lines, is_kept))
 
-        if not all(is_kept):
-            self._call(write_atomically, self.path, _copy)
+        self._call(write_atomically, self.path, _copy)
 
     def sizes(self) -> dict[str, int]:
         """Returns how many bytes each file holds, all of them on the disk: what a snapshot keeps."""
@@ -99,8 +103,9 @@ class Telemetry(contextlib.AbstractContextManager):
                 path.unlink()
                 del sizes[path]
         if os.fstat(self._lines.fileno()).st_size > MOST_BYTES // 2:
-            lines = self.path.read_bytes().splitlines(keepends=True)
-            self._call(write_atomically, self.path, lambda file: file.writelines(lines[len(lines) // 2 :]))
+            with open(self.path, "rb") as lines:
+                number = sum(1 for _ in lines)
+            self._keep([k >= number // 2 for k in range(number)])
             self._lines.close()
             self._lines = _Appended(self.path, "a")
 

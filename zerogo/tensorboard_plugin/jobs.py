@@ -19,6 +19,7 @@ import os
 import re
 import resource
 import socket
+import struct
 import sys
 import time
 from collections import Counter, deque
@@ -60,6 +61,7 @@ JUDGE_SECONDS = 10.0  # for dead stones
 SHOWN_CANDIDATES, SHOWN_OPENINGS, SHOWN_GAMES = 24, 400, 12
 METRICS_BYTES, MOST_POOL_BYTES, MAX_SNAPSHOT_BYTES = 2**20, 2**24, 2**30  # the first from the end of the file
 NICENESS = 10  # a run with all cores gives it a tenth of one
+SEND_TIMEOUT = struct.pack("ll", 2, 0)  # for a part of an answer: seconds and microseconds
 IDLE_SECONDS = 900.0  # after which the process ends and gives its memory back
 RESULT = re.compile(r"[BW]\+(R|\d{1,4}(\.\d{1,2})?)|0|\?")
 Part = dict[str, Any]
@@ -316,7 +318,7 @@ def _evaluated(analyst: Analyst, game: LiveGame) -> Part:
     """Returns the fields of a network's evaluation of the present position, without a search."""
     evaluation, sign = analyst.evaluate(game.tensor(analyst.device)), game.to_play.sign
     prior = evaluation.prior[0].float().cpu().tolist()
-    tints = [_hex(picture.heat_colour(picture.HEAT, min(1.0, share) ** 0.5)) for share in prior]
+    tints = [f"#{bytes(picture.heat_colour(picture.HEAT, min(1.0, share) ** 0.5)).hex()}" for share in prior]
     owned = [round(sign * one, 2) for one in evaluation.ownership[0].float().flatten().tolist()]
     winrate, score_black = (1 + sign * float(evaluation.value[0])) / 2, sign * float(evaluation.score[0])
     boards = {"policy": [round(share, 4) for share in prior], "tints": tints, "ownership": owned}
@@ -329,12 +331,8 @@ def _searched(analysis: Analysis, game: LiveGame) -> Part:
     moves, (winrate, score) = analysis.candidates[:SHOWN_CANDIDATES], analysis.of_black(game.to_play)
     candidates = [{name: getattr(one, name) for name in names} | {"line": one.pv} for one in moves]
     for one in candidates:
-        one["tint"] = _hex(picture.loss_colour(moves[0].winrate - one["winrate"]))
+        one["tint"] = f"#{bytes(picture.loss_colour(moves[0].winrate - one['winrate'])).hex()}"
     return {"visits": analysis.visits, "searched": {"winrate": winrate, "score": score}, "candidates": candidates}
-
-
-def _hex(colour: picture.RGB) -> str:
-    return "#" + "".join(f"{round(part):02x}" for part in colour[:3])
 
 
 def over_time(cache: JobCache, request: Part) -> Iterator[Part]:
@@ -476,7 +474,9 @@ def in_flight(cache: JobCache, request: Part) -> Iterator[Part]:
     path = _plain(request["path"])
     if path.stat().st_size > MAX_SNAPSHOT_BYTES:
         raise InputError("the newest snapshot is larger than 1 GiB; its games are not shown")
-    states = checkpoint.load(path).run["games"]["states"]
+    if (unfinished := checkpoint.load(path).run.get("games")) is None:
+        raise InputError("this run plays no games itself, so none are under way here")
+    states = unfinished["states"]
     black, white = (flood.unpack_rows(states[name][:SHOWN_GAMES]) for name in ("black", "white"))
     sizes, plies, games = states["rules"]["size"].tolist(), states["ply"].tolist(), []
     for size, ply, stones in zip(sizes, plies, black.int() + 2 * white.int(), strict=False):
@@ -518,10 +518,14 @@ class JobLoop:
         sign, handles, *_ = socket.recv_fds(self.control, 1, 1)
         if not sign:
             raise EOFError
+        with socket.socket(fileno=os.dup(handles[0])) as stream:  # one that reads nothing must not stop the others
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT)
         connection = Connection(handles[0])
         with suppress(EOFError, OSError):  # it may be cancelled already
             request = json.loads(connection.recv_bytes())
             for entry in [entry for entry in self._long if entry[2] == request["client"] != ""]:
+                if entry is self._long[0]:
+                    self.cache.cpu = time.process_time()
                 self._long.remove(entry)
                 _answer(entry[1], {"done": True})
             job = JOBS[request["job"]]
@@ -548,7 +552,7 @@ class JobLoop:
             print(f"the Go tab: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             answer = {"error": f"this could not be done ({type(error).__name__})"}
         _answer(connection, answer)
-        return "part" in answer
+        return "part" in answer and not (connection is not None and connection.closed)
 
 
 def _answer(connection: Connection | None, fields: dict[str, Any]) -> None:
@@ -558,8 +562,10 @@ def _answer(connection: Connection | None, fields: dict[str, Any]) -> None:
     except ValueError:
         text = json.dumps({"error": "the result has NaN or infinite numbers"})
     if connection is not None:
-        with suppress(OSError):
+        try:
             connection.send_bytes(text.encode())
+        except OSError:
+            connection.close()
         if "part" not in fields:
             connection.close()
 

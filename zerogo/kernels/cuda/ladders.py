@@ -43,7 +43,7 @@ def read_ladders(
     return *ladders.unbind(0), given_up.to(torch.int64)
 
 
-@triton.jit(do_not_specialize=["num_games", "slots", "most"])  # it takes seconds to compile
+@triton.jit(do_not_specialize=["num_games", "slots", "max_answers"])  # it takes seconds to compile
 def ladders_kernel(
     black, white, on_board, mover, bans, frames, ladders, given_up, num_games, slots, max_answers,
     N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr, AS_KATAGO: tl.constexpr,
