@@ -91,9 +91,9 @@ def test_results_count_the_board_as_it_stands_but_where_the_game_was_ended_early
 def test_territory_counts_prisoners_and_the_dead_of_both_sides():
     """A wall of each side in the middle, and a dead stone behind each."""
     stones, captures = stones_of("O.XO. ..XO. ..XO. ..XO. ..XOX"), torch.tensor([[3, 1]], dtype=torch.int32)
-    of_white, of_black = ((torch.arange(25) == point).view(1, 5, 5) for point in (0, 24))
-    dead = (of_white | of_black, of_white, of_black)
-    found = [scoring.territory_score_black(stones, captures, taken).item() for taken in dead]
+    white, black = torch.tensor([[[1, 0, 0, 0, 0]], [[0, 0, 0, 0, 16]]], dtype=torch.int32)
+    rows = *map(flood.pack_rows, (stones == 1, stones == 2, stones >= 0)), captures
+    found = [scoring.territory_rows_score(*rows, dead).item() for dead in (white | black, white, black)]
     # Black has 10 points and 3 prisoners, White 5 and 1; a dead stone is a point and a prisoner, else nobody's side.
     assert found == [10 + 3 + 1 - 5 - 1 - 1, 10 + 3 + 1 - 0 - 1, 0 + 3 - 5 - 1 - 1]
 

@@ -37,10 +37,13 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
     Raises InputError where the folder is in use, holds a run although resume is False, or holds nothing to resume from;
     Interrupted after a signal, when a snapshot holds all that was done."""
     directory = config.run.folder
-    says_why = distributed.is_rank0()  # one sentence is enough
-    nothing = InputError(f"{directory} holds no run to resume; start one without --resume" if says_why else "")
-    if resume and not directory.exists():
-        raise nothing
+    nothing, says_why = f"{directory} holds no run to resume; start one without --resume", distributed.is_rank0()
+
+    def _require_run() -> None:
+        if resume and not directory.exists():
+            raise InputError(nothing)
+
+    distributed.run_and_sync_errors(_require_run)
     with pipe_safe_streams(), Signals() as signals, contextlib.ExitStack() as held, say_what_is_saved(directory):
         if not distributed.is_rank0():
             signals.log, signals.log_io = lambda text: None, lambda text: print(f"rank {distributed.rank()}: {text}")
@@ -60,8 +63,8 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
             raise InputError(what if says_why else "")
         if overrides is not None and start is None and not is_whole(path := directory / "config.yaml"):
             cut = f"{path} was cut short, and no snapshot or checkpoint holds the settings that it lost; add these"
-            cut += ", or start a new run under another name"
-            raise InputError(cut if says_why else "") if path.exists() else nothing
+            why = f"{cut}, or start a new run under another name" if path.exists() else nothing
+            raise InputError(why if says_why else "")
         if resume and start is None and files:
             what = f"none of the {len(files)} snapshots and checkpoints in {directory} can be resumed from"
             raise InputError(f"{what}; move them away to start anew" if says_why else "")

@@ -100,8 +100,8 @@ def variations(path: str | os.PathLike) -> list[GameRecord]:
 
 def has_more_games(path: str | os.PathLike) -> bool:
     """Returns whether a file that can be read holds more than its first game."""
-    data = decode(load(path)).encode("utf-8", "replace")
-    return b"(" in data[sgf_grammar.tokenise(data)[1] :]
+    data = _plain_text(load(path))
+    return re.search(rb"\(\s*;", data[sgf_grammar.tokenise(data)[1] :]) is not None
 
 
 def variations_text(source: str | bytes, where: str = "SGF") -> Iterator[GameRecord]:
@@ -116,7 +116,7 @@ def read_text(source: str | bytes, where: str = "SGF", default: Rules | None = N
 
 class _RecordReader:
     """Reads one line of nodes. named_rules: the text of RU. edits: the first one may come before the first move, as the
-    start of the game. notes: what had to be assumed."""
+    start of the game. notes: what had to be assumed. comments: those of nodes after a move, by its number."""
 
     def __init__(self, line: list[Node], where: str) -> None:
         self.root, self.where, self.named_rules = line[0], where, simple_text(line[0], "RU")
@@ -125,6 +125,7 @@ class _RecordReader:
         self.remarks: list[Remark] = []
         self.edits: list[Edit] = []
         self.notes: list[str] = []
+        self.comments: dict[int, list[str]] = {}
         game = simple_text(self.root, "GM")
         if game not in ("", "1"):
             raise InputError(f"{where}: GM is {quote(game)}; only Go, GM[1], is read")
@@ -140,6 +141,9 @@ class _RecordReader:
         names = {"black": "PB", "white": "PW", "result": "RE", "event": "EV", "round": "RO", "date": "DT"}
         fields = {name: text for name, key in names.items() if (text := simple_text(root, key))}
         fields |= zip(("first", "handicap", "setup"), self._start(), strict=True)
+        for index, texts in self.comments.items():  # those between moves are kept with the last one
+            own = self.remarks[index].comment
+            self.remarks[index] = self.remarks[index]._replace(comment="\n\n".join([own, *texts] if own else texts))
         while self.remarks[-1:] == [Remark()]:
             del self.remarks[-1]
         # Such as GN, TM, OT or BR, and no lists of marks.
@@ -160,9 +164,8 @@ class _RecordReader:
             self._add_move(name, node)
         if names:
             self.remarks += [*[Remark()] * (len(names) - 1), _remark(node, node is self.root)]
-        elif self.remarks and (text := full_text(node, "C")):  # a comment between moves is kept with the last one
-            last = self.remarks[-1]
-            self.remarks[-1] = last._replace(comment=f"{last.comment}\n\n{text}" if last.comment else text)
+        elif self.remarks and (text := full_text(node, "C")):
+            self.comments.setdefault(len(self.remarks) - 1, []).append(text)
         if "PL" in node and self.moves and not names and node.keys().isdisjoint(_COLOUR_OF):
             player = self._player(node)
             if player == self.colours[-1]:
@@ -387,13 +390,7 @@ def parse(source: str | bytes, where: str) -> Coarse_game_tree:
     """Returns the first game tree of a text; where: its name in complaints. Raises InputError if it is broken."""
     if len(source) > MOST_BYTES // 4 and not source.isascii():  # each byte may take four when it is decoded
         raise InputError(f"{where}: it has {len(source)} bytes, not all of them ASCII; allowed are {MOST_BYTES // 4}")
-    is_plain = isinstance(source, bytes) and _is_plain(source)  # and not copied
-    data = source if is_plain else (source if isinstance(source, str) else decode(source)).encode("utf-8", "replace")
-    if _LONG_NAME.search(data):
-        data = _VALUE_OR_NAME.sub(
-            lambda match: _LONG_NAMES.get(match[0].decode().lower(), "").encode() or match[0], data
-        )
-    data = data.replace(b"\0", b"")  # no text holds one
+    data = _plain_text(source)
     if not data.strip():
         raise InputError(f"{where}: it is empty; a game record such as (;SZ[9];B[ee]) is needed")
     if sum(map(data.count, (b"[", b";", b"(", b")"))) > MOST_TOKENS and _num_tokens(data) > MOST_TOKENS:
@@ -402,6 +399,17 @@ def parse(source: str | bytes, where: str) -> Coarse_game_tree:
         return sgf_grammar.parse_sgf_game(data)
     except ValueError as error:
         raise InputError(f"{where}: {_complaint(data, str(error))}") from None
+
+
+def _plain_text(source: str | bytes) -> bytes:
+    """Returns a text in UTF-8 with the short names of properties."""
+    is_plain = isinstance(source, bytes) and _is_plain(source)  # and not copied
+    data = source if is_plain else (source if isinstance(source, str) else decode(source)).encode("utf-8", "replace")
+    if _LONG_NAME.search(data):
+        data = _VALUE_OR_NAME.sub(
+            lambda match: _LONG_NAMES.get(match[0].decode().lower(), "").encode() or match[0], data
+        )
+    return data.replace(b"\0", b"")  # no text holds one
 
 
 def _is_plain(data: bytes) -> bool:

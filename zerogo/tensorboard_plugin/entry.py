@@ -31,6 +31,7 @@ PAGE_FILES = {".js": "text/javascript", ".css": "text/css"}
 MOST_BODY = 2**20 - 2**16  # bytes of a request
 MOST_WAITING = 16  # requests that the process of jobs has at a time
 ENDED = "the analysis process has ended; the next request starts it again"
+LATE = "the answer was not read in time; ask again"
 MOST_PLAYED = 1000  # games saved in one run
 MOST_OPENED = 20_000  # games that openings are counted of
 HEARTBEAT_SECONDS, REQUEST_SECONDS = 1.0, 300.0  # between heartbeats of a stream; limit of a request
@@ -289,6 +290,6 @@ class JobProcess:
         except (EOFError, OSError):
             with suppress(subprocess.TimeoutExpired):
                 process.wait(1)  # it closes its connections a little before it has ended
-            raise InputError(ENDED) from None
+            raise InputError(LATE if process.poll() is None else ENDED) from None
         finally:
             self._room.release()
