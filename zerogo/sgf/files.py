@@ -142,8 +142,9 @@ class _RecordReader:
         fields = {name: text for name, key in names.items() if (text := simple_text(root, key))}
         fields |= zip(("first", "handicap", "setup"), self._start(), strict=True)
         for index, texts in self.comments.items():  # those between moves are kept with the last one
-            own = self.remarks[index].comment
-            self.remarks[index] = self.remarks[index]._replace(comment="\n\n".join([own, *texts] if own else texts))
+            first = self.remarks[index].comment
+            texts = [first, *texts] if first else texts
+            self.remarks[index] = self.remarks[index]._replace(comment="\n\n".join(texts))
         while self.remarks[-1:] == [Remark()]:
             del self.remarks[-1]
         # Such as GN, TM, OT or BR, and no lists of marks.
