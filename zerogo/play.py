@@ -368,7 +368,7 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
     size, is_there = record.rules.size, arguments.save is not None and arguments.save.exists()
     if arguments.size not in (None, size):
         raise InputError(f"--size is {arguments.size}, but the game in {arguments.sgf} is on {size}x{size}")
-    # The file may hold later moves, variations, other games, or moves before an edit, which the game does not have.
+    # The file may hold later moves, variations, other games, or moves before an edit, which the new one lacks.
     is_part = arguments.move not in (None, len(record.moves)) or bool(record.edits)
     if is_there and (is_part or len(sgf.variations(arguments.sgf)) > 1 or sgf.has_more_games(arguments.sgf)):
         raise InputError(f"--save is {arguments.save}, whose other moves would be lost; give it a new name")

@@ -65,7 +65,8 @@ def allowed(entry: Field) -> str:
 
 
 def _limits(entry: Field) -> str:
-    """Returns a numeric range in words, with a leading space or comma; empty when there is none."""
+    """Returns a numeric range in words, with a leading space or comma; empty when there is none. `high` is given with
+    `low` or `above`, and `above` only with `high`."""
     low, above, high = (entry.metadata[key] for key in ("low", "above", "high"))
     if above is not None:
         return f" above {above} and at most {high}"

@@ -129,7 +129,7 @@ class Search:
         fast = kernels.module_for("roots", games.device) if self.settings.algorithm == "gumbel" else None
         if fast is not None:
             fast.begin(self, search_state, games, budgets, move_key, explore, new_roots)
-            if kernels.module_for("tree", games.device) is None:
+            if kernels.module_for("tree", games.device) is None:  # torch's steps descend so many levels, and add one
                 search_state.depth_bound = int(search_state.deepest.max())
             return
         explores = explore if isinstance(explore, Tensor) else torch.full_like(games, explore, dtype=torch.bool)

@@ -49,8 +49,8 @@ BOUND = 1e-4  # relative and absolute, by which fractions may differ on a GPU an
 PLIES, SIMULATIONS = 8, 6  # of the drawn games, after a random position, and of the drawn searches
 BARRIER_SECONDS = 120.0  # for processes to start, and for the last work of one of them
 ROUNDS = 3  # of every number of processes: one second in seven or so was a third slower than the others
-# The network's operations in one timed evaluation, at most: ten times fewer, and so a tenth of the positions, made
-# bfloat16 faster on a CPU that learns from batches of 64 faster in float32. TURNS: of each precision.
+# The network's operations in one timed evaluation, at most. With a tenth of these, 14 samples of 7x7 to learn from,
+# bfloat16 won on a CPU where float32 is faster in a run, whose batches are larger. TURNS: of each precision.
 OPERATIONS, TURNS = {"cpu": 2e10, "cuda": 2e12}, 2
 MOST_EVALUATED = {"cpu": 256, "cuda": 2048}  # positions of an evaluation
 # Encoders' groups that need no tactics and no ladders: all that `planes` kernels do for them.
