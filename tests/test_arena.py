@@ -245,12 +245,13 @@ def test_of_several_ranks_the_first_says_why_none_plays(tmp_path: Path, monkeypa
     """No rank waits in another call than the others."""
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
     monkeypatch.setattr(distributed, "all_gather_object", lambda value: [value, value])
+    monkeypatch.setattr("torch.distributed.broadcast_object_list", lambda values: None)
     for rank, words in ((0, "players: one is not enough"), (1, "^$")):
         monkeypatch.setattr(distributed, "is_rank0", lambda rank=rank: rank == 0)
         with pytest.raises(InputError, match=words):
             evaluate(["random"], 2, config(), tmp_path)
     monkeypatch.setattr(distributed, "is_rank0", lambda: True)
-    no_gpu, newer = [None, "no GPU"], [*[None] * 6, ({"player 1": "random@2"}, "there")]
+    no_gpu, newer = [None, "no GPU"], [*[None] * 5, ({"player 1": "random@2"}, "there")]
     for others, words in ((no_gpu, "^rank 1: no GPU$"), (newer, "^player 1 is random@2 on rank 1 .*the run's folder$")):
         monkeypatch.setattr(distributed, "all_gather_object", lambda value, others=others: [value, others.pop(0)])
         with pytest.raises(InputError, match=words):

@@ -64,6 +64,7 @@ def test_several_processes_are_counted_together(monkeypatch, capsys) -> None:
     assert [call.args for call in launch.call_args_list] == [(3,), (4,)]
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
     monkeypatch.setattr(distributed, "all_gather_object", lambda value: [value, value])
+    monkeypatch.setattr(distributed, "broadcast_from_rank0", lambda work, *arguments: work(*arguments))
     monkeypatch.setattr(distributed, "barrier", barrier := Mock())
     monkeypatch.setattr(speed.NetworkSetup, "evals_per_second", lambda *_: 100.0)
     monkeypatch.setattr(speed.SearchedGames, "move", lambda *_: (30, 1.0, 2.0))

@@ -69,6 +69,15 @@ def test_no_two_ranks_share_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [distributed.first_number(least) for least in range(6)] == [1, 1, 4, 4, 4, 7]
 
 
+@pytest.mark.parametrize(("case", "number"), TABLES["ranks that learn"].values())
+def test_as_many_ranks_learn_as_keep_the_others_busy(case: list, number: int, monkeypatch) -> None:
+    """Of each case: how many learn, of how many, the share of time that a rank waits, and that in which some learn."""
+    learners, world, waiting, learning = case
+    monkeypatch.setattr(distributed, "world_size", lambda: world)
+    monkeypatch.setattr(distributed._learners, "number", learners)
+    assert distributed.balanced_learners(waiting, learning) == number
+
+
 def test_a_restart_goes_on_with_what_its_torchrun_has_begun_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """An older run in the folder is refused at each restart, as it was at the start."""
     assert not distributed.restarts_run(time.time_ns())

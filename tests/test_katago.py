@@ -189,19 +189,10 @@ def test_settings_make_a_network_from_nothing() -> None:
 
 
 def test_rotary_frequencies_do_not_decay() -> None:
-    """A state of an optimiser that numbers them among the matrices, as an earlier version did, is still read."""
     trainer = Trainer(network := some_network(), INPUTS, Config().training, KATAGO_HEADS, "cpu", torch.float32)
     _, others = ({id(part) for part in group["params"]} for group in trainer.optimizer.param_groups)
     kinds = {name.rpartition(".")[2]: id(part) in others for name, part in network.named_parameters() if part.ndim > 1}
     assert kinds == {"weight": False, "frequencies": True}
-    parameters = list(network.parameters())
-    earlier = torch.optim.AdamW([{"params": [p for p in parameters if (p.ndim <= 1) == one]} for one in (False, True)])
-    for number, part in enumerate(parameters, start=1):
-        part.grad = torch.full_like(part, number)
-    earlier.step()
-    trainer.load_state_dict(trainer.state_dict() | {"optimizer": earlier.state_dict()})
-    for number, part in enumerate(parameters, start=1):
-        assert torch.allclose(trainer.optimizer.state[part]["exp_avg"], torch.full_like(part, 0.1 * number))
 
 
 def test_a_run_from_a_file_is_written_again(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from zerogo.players.session import AnalysisSession
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
 from zerogo.selfplay.opening import draw_rules
+from zerogo.system import distributed
 from zerogo.system.signals import Signals
 
 TAGS = (Path(__file__).parent / "data" / "tags.txt").read_text().split()  # of the numbers of each iteration
@@ -89,6 +90,44 @@ def test_what_the_set_up_and_snapshots_take_is_no_speed(tmp_path: Path, monkeypa
         monkeypatch.setattr(run.Run, name, lambda *_, length=length: seconds.append(seconds[-1] + length))
     assert started._learn()["train/samples_per_s"] == started.config.training.batch
     started.close()
+
+
+def started(folder: Path, *words: str) -> run.Run:
+    """Returns a run of the smallest settings that has learned from its random games."""
+    begun = run.Run(tiny.config(*words), folder / "tiny", None, Signals(), snapshots.Rollback())
+    begun._bootstrap_random_games()
+    return begun
+
+
+def test_a_rank_plays_on_while_others_learn(tmp_path: Path, monkeypatch) -> None:
+    """Its games count in the next iteration, and lie in a snapshot until then; it takes over what others learn."""
+    playing, begun = started(tmp_path), []
+    playing._play()
+    monkeypatch.setattr(distributed, "is_learner", lambda: False)
+    monkeypatch.setattr(distributed, "num_learners", lambda: 0)
+
+    def begin(facts: list[float]) -> tuple:
+        """The others sync after a while; at the third time they have learned."""
+        begun.append(polls := [])
+        return lambda: polls.append(0) or len(polls) == 3, lambda: [*facts[:4], len(begun) == 3]
+
+    monkeypatch.setattr(distributed, "begin_all_reduce_max", begin)
+    learned = {"loss": 1.0}, {}, (playing.trainer.state_dict() | {"steps": 7}, playing.replay.counters() | {"taken": 9})
+    monkeypatch.setattr(distributed, "broadcast_from_rank0", lambda work: learned)
+    assert playing._learn() == {"loss": 1.0} and list(map(len, begun)) == [3, 3, 3]
+    assert (playing.trainer.steps, playing.replay.num_drawn) == (7, 9)
+    ahead = playing.iteration.ahead
+    playing.selfplay.play(6, collected=ahead)
+    playing._write_games()
+    assert len(ahead.lengths) >= 6 and not ahead.games
+    kept = run.Iteration.of(playing.iteration.state_dict(), tiny.CPU)
+    assert kept.ahead.lengths == ahead.lengths and kept.is_learning
+    assert torch.equal(kept.ahead.all_samples().records(), ahead.all_samples().records())
+    playing.iteration, before = run.Iteration(kept.ahead), playing.replay.total
+    playing._play()
+    assert playing.replay.total - before == playing.iteration.num_samples >= len(ahead.all_samples())
+    assert len(playing.iteration.collected.lengths) < 8 + len(ahead.lengths)
+    playing.close()
 
 
 def test_numbers_stand_in_tensorboard_and_as_lines(finished: Path) -> None:

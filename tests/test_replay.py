@@ -90,7 +90,7 @@ def test_a_sample_comes_back_as_it_was_added(tmp_path):
 @pytest.mark.parametrize("size", [5, 19])
 def test_a_batch_holds_the_state_that_was_played(size):
     played = games(12, size, 1)
-    batch = replay.TrainingBatch.of(tiny.samples_of(played, 1).packed(), torch.zeros(12, dtype=torch.int64))
+    batch = tiny.batch_of(tiny.samples_of(played, 1).packed(), torch.zeros(12, dtype=torch.int64))
     assert batch.records.dtype == torch.int64 and len(batch) == 12 and batch.state().atari is None
     state = batch.samples.state()
     assert_same(state, played, but=("seen", "links", "lost", "cap", "finished", "start_balance"))

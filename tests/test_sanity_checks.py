@@ -15,7 +15,7 @@ from zerogo.features import make_encoder
 from zerogo.network.trainer import Trainer
 from zerogo.pipeline import sanity_checks
 from zerogo.pipeline.sanity_checks import SanityChecks
-from zerogo.replay import Samples, TrainingBatch
+from zerogo.replay import Samples
 from zerogo.selfplay import SelfPlayResult
 from zerogo.selfplay.opening import random_games
 
@@ -98,7 +98,7 @@ def test_policies_that_are_turned_otherwise_than_the_board_are_seen(samples: Sam
     network, encoder = tiny.network(SETTINGS), make_encoder("zero17", True)
     trainer = Trainer(network, encoder, SETTINGS.training, SETTINGS.network.heads, "cpu", torch.float32)
     late = samples.map(lambda tensor: tensor[samples.ply > 10])
-    batch = TrainingBatch.of(late, torch.arange(len(late)) % 8)
+    batch = tiny.batch_of(late, torch.arange(len(late)) % 8)
     assert not broken(sanity_checks.of_batch(batch, trainer))
     right = symmetry.transform_actions
     wrong = lambda values, tables, size=None: right(values, tables.argsort(1), size)  # noqa: E731

@@ -166,9 +166,10 @@ def test_large_subtrees_are_kept_alike(way: str, settings: SearchConfig, seed: i
     games = torch.tensor([[0, 9], [1, 9], [3, 9], [4, 9]])[:, 0]  # with gaps in memory
     plain, ours = tree.map(torch.clone), tree.map(torch.clone).to(device_of(way))
     with kernels.plain():
-        keep_subtree_(plain, games, best[games])
+        keep_subtree_(plain, games, best[games], torch.full((5,), 99))
     with doing(way, "tree"):
-        keep_subtree_(ours, games.to(device_of(way)), best[games].to(device_of(way)))
+        there = (part.to(device_of(way)) for part in (games, best[games], torch.full((5,), 99)))
+        keep_subtree_(ours, *there)
     searches.same_trees(plain, ours)
     assert int(plain.size[0]) > 8
 

@@ -127,8 +127,8 @@ def test_losses_and_gradients(sizes: str) -> None:
     weights = torch.rand(len(samples), generator=torch.Generator().manual_seed(1))
     samples = dataclasses.replace(samples, policy_weight=weights)
     turns = torch.randint(8, (len(samples),), generator=torch.Generator().manual_seed(2))
-    one, gradients = learned(TrainingBatch.of(samples, turns))
-    other, found = learned(TrainingBatch.of(padded(samples, 7), turns))
+    one, gradients = learned(tiny.batch_of(samples, turns))
+    other, found = learned(tiny.batch_of(padded(samples, 7), turns))
     assert one == pytest.approx(other, rel=1e-4, abs=1e-5)
     largest = max(float(gradient.abs().max()) for gradient in gradients.values())
     for name, gradient in gradients.items():

@@ -23,7 +23,8 @@ from zerogo.evaluator import Evaluation
 from zerogo.network import Network
 from zerogo.pipeline import snapshots, train
 from zerogo.pipeline.matches import OF_GATE, BackgroundMatches, Played
-from zerogo.replay import Samples
+from zerogo.replay import Samples, TrainingBatch
+from zerogo.replay.samples import union
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.selfplay import SelfPlay
 from zerogo.tuning.trials import Table as Table
@@ -66,6 +67,10 @@ def fresh_checkpoint(settings: Config, step: int = 1) -> Checkpoint:
     """Returns a checkpoint of a fresh network."""
     weights = network(settings, step).state_dict()
     return Checkpoint(settings, step, weights, weights)
+
+
+def batch_of(samples: Samples, symmetry: Tensor) -> TrainingBatch:
+    return TrainingBatch(samples.records(), symmetry, samples.board_size, union(samples.kinds()))
 
 
 def self_play(settings: Config, evaluator: object, seed: int, first_game: int = 0) -> SelfPlay:

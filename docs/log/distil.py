@@ -18,6 +18,7 @@ from zerogo.board import rng
 from zerogo.evaluator import Evaluator
 from zerogo.network.trainer import Trainer
 from zerogo.replay import Samples, TrainingBatch
+from zerogo.replay.samples import union
 from zerogo.selfplay.opening import RandomPlayer, begin_games
 from zerogo.selfplay.record import Recorder
 
@@ -95,7 +96,8 @@ def main(start, out, seed, minutes, words):
 
     def _batch(number):
         index = torch.randint(len(pool), (number,), generator=generator)
-        return TrainingBatch.of(pool.select(index), torch.randint(8, (number,), generator=generator))
+        samples, symmetry = pool.select(index), torch.randint(8, (number,), generator=generator)
+        return TrainingBatch(samples.records(), symmetry, samples.board_size, union(samples.kinds()))
 
     trainer.learning_rate = _rate
     while time.time() < begun + seconds:

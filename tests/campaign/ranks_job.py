@@ -65,6 +65,7 @@ def train_and_compare(folder: Path, name: str, resume: bool = False) -> None:
     run.Run.close = close
     text = json.dumps(distributed.all_gather_object(sums))
     distributed.on_rank0((folder / f"{name}.json").write_text, text)
+    distributed.barrier()  # a rank that fails next has torchrun kill the one that writes
 
 
 def held_up(folder: Path) -> None:
@@ -90,14 +91,20 @@ def held_up(folder: Path) -> None:
 
 
 def diverges(folder: Path) -> None:
-    """Weights are no numbers on one rank."""
+    """Weights are no numbers on one rank, once it has learned."""
+    learn, ranks = run.Run._train, [1]
 
-    def poison(running: run.Run) -> None:
-        with torch.no_grad():
-            next(running.trainer.network.parameters()).fill_(torch.nan)
+    def poisoned(self: run.Run) -> dict[str, float]:
+        numbers = learn(self)
+        if distributed.rank() in ranks:
+            ranks.clear()
+            with torch.no_grad():
+                next(self.trainer.network.parameters()).fill_(torch.nan)
+        return numbers
 
-    asked_at(5, poison)
+    run.Run._train = poisoned
     train(settings(folder, "nan", "pipeline.iterations=1", "replay.capacity=200"))
+    run.Run._train = learn
 
 
 def refusals(folder: Path) -> list[str]:
@@ -216,7 +223,7 @@ def main(folder: Path) -> None:
             generate(setup, checkpoint.load_newest(folder / "whole" / "tiny"), 11, folder / "games")
             if distributed.is_rank0():
                 (folder / "found.json").write_text(json.dumps(found))
-            asked_at(25, lambda _: os.kill(os.getpid(), signal.SIGKILL))
+            asked_at(10, lambda _: os.kill(os.getpid(), signal.SIGKILL))
         snapshots.MOST_OF_TIME = 0.5
         train_and_compare(folder, "killed")
         refuses(folder, distributed.rank())

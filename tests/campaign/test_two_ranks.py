@@ -16,8 +16,10 @@ from ranks_job import asked_at
 from zerogo import arena
 from zerogo.arena import pool
 from zerogo.errors import Interrupted
+from zerogo.network.trainer import Trainer
 from zerogo.pipeline import run, snapshots
 from zerogo.pipeline.matches import Matches
+from zerogo.pipeline.snapshots import Snapshots
 from zerogo.search import Search
 from zerogo.system import distributed
 
@@ -115,3 +117,34 @@ def test_no_rank_waits_for_a_slow_one(tmp_path: Path) -> None:
     fast, slow = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
     for iteration in "12":
         assert fast[iteration] > slow[iteration] > 0 and 40 <= fast[iteration] + slow[iteration] < 70
+
+
+def diverges_while_it_learns(folder: Path) -> None:
+    """Rank 0, which learns alone, saves a snapshot amid its steps; then its weights are no numbers."""
+    learn, step, is_due, first, due = run.Run._train, Trainer.step, Snapshots.is_due, [], []
+
+    def learned(self: run.Run) -> dict[str, float]:
+        if self.selfplay and not first and distributed.is_rank0():
+            first.append(self.trainer.steps)
+        return learn(self)
+
+    def stepped(self: Trainer, *arguments: object, **named: object) -> dict[str, torch.Tensor]:
+        metrics = step(self, *arguments, **named)
+        if first and self.steps - first[0] in (1, 3) and len(due) < 2:
+            due.append(True)
+            if len(due) == 2:
+                next(self.network.parameters()).detach().fill_(torch.nan)
+        return metrics
+
+    run.Run._train, Trainer.step = learned, stepped
+    Snapshots.is_due = lambda self: bool(due) and due[-1] and not due.__setitem__(-1, False)
+    tiny.run(folder, "selfplay.slots=4", "pipeline.games_per_iteration=30", "pipeline.iterations=3")
+    run.Run._train, Trainer.step, Snapshots.is_due = learn, step, is_due
+
+
+def test_ranks_go_back_together(tmp_path: Path, capfd) -> None:
+    """Also to a snapshot of the middle of an iteration, when the rank that plays has none of its steps."""
+    ranks.run_in_two(diverges_while_it_learns, tmp_path)
+    said = capfd.readouterr().err
+    assert said.count("rollback to step") == 1 and "snapshot-" in said.partition("rollback to step")[2]
+    assert next(snapshots.starts(tmp_path / "tiny")).counters["iterations"] == 3

@@ -18,6 +18,7 @@ from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.pipeline import train
 from zerogo.pipeline.matches import OPTIONAL, Matches
+from zerogo.pipeline.snapshots import RunState
 from zerogo.system.runtime import make_directory, write_atomically
 from zerogo.system.telemetry import Telemetry
 
@@ -72,7 +73,8 @@ def play_matches(settings: Config, path: Path, played: set[tuple[int, int, str, 
         matches.sizes_of[spec] = [size for size in sizes if (*key, size) not in played]
     line = bench.describe_case("learn", settings.game.size, loaded.config.selfplay.slots, setup.device, setup.dtype)
     line |= {"step": loaded.step, "minutes": round(loaded.counters["seconds"] / 60, 2)}
-    line |= {name: loaded.counters[name] for name in ("games", "samples", "simulations")}
+    line |= {name: loaded.counters[name] for name in ("samples", "simulations")}
+    line["games"] = RunState.of(loaded.counters).finished
     for opponent, _, result, _ in matches.play(loaded, settings.evaluation.games):
         low, high = result.interval
         scores = {"win_rate": result.win_rate, "low": low, "high": high, "mean_score": result.mean_score}

@@ -67,27 +67,12 @@ def neighbours(rows: Tensor) -> Tensor:
     return near
 
 
-def row_counts(rows: Tensor) -> Tensor:
-    """Returns how many points each row holds: int32 [...] -> int32 [...]."""
+def count(rows: Tensor) -> Tensor:
+    """Returns how many points a plane holds: int32 [..., N] -> int32 [...]."""
     x = rows - ((rows >> 1) & 0x55555555)
     x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
     x = (x + (x >> 4)) & 0x0F0F0F0F
-    return (x * 0x01010101) >> 24
-
-
-def count(rows: Tensor) -> Tensor:
-    """Returns how many points a plane holds: int32 [..., N] -> int32 [...]."""
-    return row_counts(rows).sum(-1, dtype=torch.int32)
-
-
-def has_one_point(rows: Tensor) -> Tensor:
-    """Returns whether a plane holds exactly one point: int32 [..., N] -> bool [...].
-
-    For one point the sum of the rows is a power of two. For points in several rows it may be one as well (1 + 1), so
-    the upper half of each number counts the rows that are not empty: exactly one."""
-    tagged = torch.where(rows != 0, rows.to(torch.int64) + (1 << 32), 0).sum(-1)
-    low = tagged & 0xFFFFFFFF
-    return ((tagged >> 32) == 1) & ((low & (low - 1)) == 0)
+    return ((x * 0x01010101) >> 24).sum(-1, dtype=torch.int32)
 
 
 def first_point(rows: Tensor) -> Tensor:

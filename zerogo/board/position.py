@@ -129,7 +129,7 @@ def play(
     if suicide is not None:
         is_dead = suicide & ((flood.neighbours(string) & empty) == 0).all(-1)
         lost = torch.where(is_dead.unsqueeze(-1), string, 0)
-    has_one_liberty = flood.has_one_point(flood.neighbours(strings) & (empty | lost).unsqueeze(1)) & ~is_captured
+    has_one_liberty = (flood.count(flood.neighbours(strings) & (empty | lost).unsqueeze(1)) == 1) & ~is_captured
     in_atari = _union(torch.where(has_one_liberty.unsqueeze(-1), strings, 0))
     # Strings in atari next to removed stones now have two liberties or more, their last one and a new one.
     relieved = _strings_beside(captured, own_stones & position.atari)

@@ -282,8 +282,8 @@ class Trainer:
         return self.settings.learning_rate * warm * (reached[-1] if reached else 1.0)
 
     def step(self, batch: TrainingBatch, measures: bool = True) -> NamedTensors:
-        """Trains on one batch and returns metrics as tensors on the device, without waiting for it. Each rank has an
-        equal share of the batch.
+        """Trains on one batch and returns metrics as tensors on the device, without waiting for it. Each rank
+        that learns has an equal share of the batch.
 
         The metrics are the total `loss`, `gradient_norm` before clipping, and, with `measures`, `NAME_loss` of each
         head before its weight (0 for a weight of 0), the heads' metrics, and `learning_rate`."""
@@ -295,7 +295,7 @@ class Trainer:
             parameter.grad = gradient
         self.optimizer.step()
         metrics = dict(zip(names, values.clone().unbind(), strict=True))
-        number = len(batch) * distributed.world_size()
+        number = len(batch) * distributed.num_learners()
         self.samples, self.steps = self.samples + number, self.steps + 1
         self._average(number)
         if measures:
@@ -310,7 +310,7 @@ class Trainer:
     @torch.no_grad()
     def refresh_statistics(self, batches: Iterable[TrainingBatch]) -> None:
         """Sets the averaged network's batch-norm statistics to the mean over the given batches, if any, and over the
-        ranks, so that all ranks play with the same network."""
+        ranks that learn, so that all have the same network."""
         norms = [module for module in self.averaged.modules() if isinstance(module, nn.BatchNorm2d)]
         for number, batch in enumerate(batches, start=1):
             self.averaged.train()
@@ -339,12 +339,6 @@ class Trainer:
     def _load_optimizer(self, state: dict[str, Any]) -> None:
         """Restores the statistics but not the settings, which another version may have saved with other values."""
         groups = self.optimizer.state_dict()["param_groups"], state["param_groups"]
-        if [len(group["params"]) for group in groups[0]] != [len(group["params"]) for group in groups[1]]:
-            # An earlier version numbered rotary frequencies among the matrices.
-            earlier = sorted(self.network.parameters(), key=lambda parameter: parameter.ndim <= 1)
-            statistics = {parameter: state["state"].get(number) for number, parameter in enumerate(earlier)}
-            now = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-            state["state"] = {number: statistics[one] for number, one in enumerate(now) if statistics[one]}
         state["param_groups"] = [group | {"lr": saved["lr"]} for group, saved in zip(*groups, strict=True)]
         self.optimizer.load_state_dict(state)
         for parameter, kept in self.optimizer.state.items():  # a fused step requires the parameter's memory layout

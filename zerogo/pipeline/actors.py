@@ -114,7 +114,7 @@ class Inbox:
         step: int,
         end: Callable[[], float | None],
         show: Callable[[SelfPlayResult], None],
-        handle_requests: Callable[[], None],
+        handle_requests: Callable[[], object],
     ) -> None:
         """Adds the games of actors to an iteration, on rank 0, numbered above all games of any rank; the ranks' own
         games are then numbered above these. Where the run plays no games itself, waits for an iteration's games, or

@@ -6,6 +6,7 @@ as generators and counters. So a resumed run of one process and thread on a CPU 
 decides its end (`pipeline.minutes`)."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -128,7 +129,7 @@ class Run:
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
         self._line, self.shown = distributed.on_rank0(self._introduce, why), LineValues(self.trainer.samples)
         self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
-        self._game_seconds, self._sync_at, self._games_elsewhere, self._games_begun = 0.0, 0.0, 0, 0  # see `_play`
+        self._game_seconds, self._sync_at, self._games_elsewhere = 0.0, 0.0, 0  # see `_play`
         self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, self.state)
         self.snapshots = Snapshots(directory, config.pipeline.snapshot_seconds, rollback)
         self.iteration = Iteration()
@@ -148,6 +149,7 @@ class Run:
     # The parts
 
     def _new_trainer(self, config: Config, start: Checkpoint | None) -> Trainer:
+        distributed.set_learners(0)  # a run before a rollback may have set another number
         # The initial weights are drawn from torch's global generator, whose state is restored afterwards.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)
@@ -185,9 +187,9 @@ class Run:
         holds neither games nor an iteration."""
         if "iteration" in start.run:
             self.iteration = Iteration.of(start.run["iteration"], self.device)
-            if not self.iteration.is_learning:  # earlier processes have finished these
-                self.shown.games -= len(self.iteration.collected.lengths)
-                self.iteration.collected = self.iteration.collected if distributed.is_rank0() else SelfPlayResult()
+            name = "ahead" if self.iteration.is_learning else "collected"
+            self.shown.games -= len((kept := getattr(self.iteration, name)).lengths)  # which earlier processes finished
+            setattr(self.iteration, name, kept if distributed.is_rank0() else SelfPlayResult())
         if (first := int(start.counters["games"])) or "iteration" not in start.run:
             self.selfplay = self._new_selfplay(first)
             self.selfplay.resignation.load_state_dict(start.counters["resignation"])
@@ -199,8 +201,7 @@ class Run:
                 self.signals.log(f"{why}: games in progress start anew")
             elif distributed.is_rank0():
                 self.selfplay.load_state_dict(start.run["games"])
-                # Earlier versions could leave another rank's numbers to it.
-                self.selfplay.next_game = distributed.first_number(self.selfplay.next_game)
+                self.selfplay.next_game = distributed.first_number(self.selfplay.next_game)  # for earlier versions
         matches = start.run.get("background_matches", {})
         distributed.on_rank0(self.background_matches.load_state_dict, matches, self.directory)
 
@@ -214,9 +215,10 @@ class Run:
                 numbers = distributed.local_shard(torch.arange(first, max(first, number))).tolist()
                 start = (numbers or [first])[0]
                 games = random_games(self.config.game, len(numbers), settings.seed, start, self.device)
-            self._add_to_replay(snapshots.join_results(distributed.all_gather_object(games)).all_samples())
+            self._add_to_replay(snapshots.of_all_ranks(games).all_samples())
         self._learn()
-        self.iteration, self.selfplay = Iteration(), self._new_selfplay(max(number, self.replay.last_game + 1))
+        self.state.finished = max(number, self.replay.last_game + 1)
+        self.iteration, self.selfplay = Iteration(), self._new_selfplay(self.state.finished)
 
     def _new_selfplay(self, first: int) -> SelfPlay:
         config, (evaluator, step) = self.config, self._player()
@@ -241,6 +243,7 @@ class Run:
             if self.inbox and distributed.broadcast_from_rank0(self.inbox.has_news, self.state.players):
                 self._sync_ranks()  # which counts the games
                 self._save()
+            self._set_learners(1)
             while self._progress() < 1.0:
                 self._run_iteration()
                 self._apply_match_results()
@@ -290,16 +293,22 @@ class Run:
         by_iterations = self.state.iterations / settings.iterations if settings.iterations else 0.0
         return min(1.0, max(by_time, by_iterations))
 
-    def _sync_ranks(self, request: bool = False) -> bool:
-        """Returns whether a snapshot or an exit was requested on any rank. Collective call: synchronises the clock
-        (rank 0's), the next game id, and the number of training steps until the next call."""
-        now, used = self._now(), 0 if self.selfplay is None else self.selfplay.next_game
+    def _sync_ranks(self, is_over: bool = False, begun: Callable[[], list[float]] | None = None) -> tuple[bool, bool]:
+        """Returns whether any rank requests a snapshot or an exit, and whether learning is over. Collective call, which
+        a rank may have begun before: synchronises the clock (rank 0's), the next game number and the next call."""
+        now = self._now()
+        facts = begun() if begun else distributed.all_reduce_max(self._facts(now, is_over))
+        self.state.seconds, used, steps, is_asked, is_over = facts
+        self._clock, self._next_game = now, int(used)
+        self._steps_together = min(MOST_STEPS, max(1, int(steps))) if distributed.world_size() > 1 else 1
+        return bool(is_asked), bool(is_over)
+
+    def _facts(self, now: float, is_over: bool = False) -> list[float]:
+        """Returns what this rank tells the others when they sync."""
+        used = 0 if self.selfplay is None else self.selfplay.next_game
         steps = RANK_SYNC_SECONDS / self._step_seconds if distributed.is_rank0() and self._step_seconds else 1.0
         seconds = self.state.seconds + (now - self._clock if distributed.is_rank0() else 0.0)
-        seconds, used, steps, is_asked = distributed.all_reduce_max([seconds, used, steps, request])
-        self.state.seconds, self._clock, self._next_game = seconds, now, int(used)
-        self._steps_together = min(MOST_STEPS, max(1, int(steps))) if distributed.world_size() > 1 else 1
-        return bool(is_asked)
+        return [seconds, used, steps, self._has_request(), is_over]
 
     def _show(self, collected: SelfPlayResult | None = None) -> None:
         """Updates the progress line. collected: the games so far of an unfinished iteration."""
@@ -313,32 +322,36 @@ class Run:
 
     def _run_iteration(self) -> None:
         """Runs an iteration, or the rest of a snapshot's: plays, learns, charts, saves a checkpoint if one is due."""
-        begun, waited = time.monotonic(), distributed.seconds_waited()
-        if not self.iteration.is_learning:
+        begun, waited, resumed = time.monotonic(), distributed.seconds_waited(), self.iteration.is_learning
+        if not resumed:
             self._play()
+        played = time.monotonic()
         numbers, collected = self.iteration.numbers | self._learn(), self.iteration.collected
-        if self.iteration.num_samples:
-            numbers |= self._sanity_checks(numbers)
+        learning, waited = time.monotonic() - played, distributed.seconds_waited() - waited
         if not self.state.players:
             self.selfplay.set_network(self._evaluator(), max(self.trainer.steps, bool(self.config.run.start_from)))
-        self.state.iterations, self.shown.part, self.iteration = self.state.iterations + 1, 0.0, Iteration()
+        self.state.iterations, self.shown.part = self.state.iterations + 1, 0.0
+        self.iteration = Iteration(self.iteration.ahead)
         self._sync_ranks()
-        self._games_begun = sum(distributed.all_gather_object(self.selfplay.next_game)) // distributed.world_size()
         if distributed.world_size() > 1:
-            share = (distributed.seconds_waited() - waited) / (time.monotonic() - begun)
-            (waiting,) = distributed.all_reduce_max([share])
+            seconds = time.monotonic() - begun
+            waiting, learning = distributed.all_reduce_max([waited / seconds, learning / seconds])
             numbers["time/waiting_share"], self.shown.values["waiting"] = waiting, f"{100 * waiting:.0f} %"
+            numbers["time/learning_share"], numbers["time/learners"] = learning, distributed.num_learners()
+            if not resumed:
+                self._set_learners(distributed.balanced_learners(waiting, learning))
         distributed.on_rank0(self._chart, collected, numbers)
         if self.state.seconds - self.state.last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
             self._save()
-        tags, games = {"loss": "train/loss", "length": "selfplay/game_length_plies"}, {"games": str(self._games_begun)}
-        self.shown.values |= games | {name: numbers[tag] for name, tag in tags.items() if tag in numbers}
+        tags, total = {"loss": "train/loss", "length": "selfplay/game_length_plies"}, str(self.state.finished)
+        self.shown.values |= {"games": total} | {name: numbers[tag] for name, tag in tags.items() if tag in numbers}
         self._show()
 
     def _play(self) -> None:
         """Plays the games of an iteration, checks them, and adds them to the replay. All ranks play until together they
         have finished enough; the first time, when nobody knows how long a game takes, each plays its share."""
         settings, collected, begun = self.config.pipeline, self.iteration.collected, self._now()
+        ahead = sum(distributed.all_gather_object(len(collected.lengths)))
         self.selfplay.set_progress(self._progress())
         while settings.plays:
             finished = len(collected.lengths)
@@ -351,17 +364,17 @@ class Run:
             if distributed.all_ranks_true(collected.is_whole):
                 break
             self._handle_requests()
-        self._game_seconds = (self._now() - begun) / max(1, self._games_elsewhere + len(collected.lengths))
+        self._game_seconds = (self._now() - begun) / max(1, self._games_elsewhere + len(collected.lengths) - ahead)
         if self.inbox:
             self.inbox.fill(collected, self.selfplay, self.trainer.steps, self._end, self._show, self._handle_requests)
         self._write_games()
-        collected = self.iteration.collected = snapshots.join_results(distributed.all_gather_object(collected))
+        collected = self.iteration.collected = snapshots.of_all_ranks(collected)
         samples, figures, self._games_elsewhere = collected.all_samples(), {}, 0
         if samples is not None:  # wrong samples end the run before they are kept
             figures = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
             self._run_checks(figures)
-        self.state.simulations += collected.simulations
-        self.shown.games += len(collected.lengths)
+        self.state.simulations, number = self.state.simulations + collected.simulations, len(collected.lengths)
+        self.shown.games, self.state.finished = self.shown.games + number, self.state.finished + number
         self.iteration.numbers = selfplay_numbers(collected, samples) | figures
         self._add_to_replay(samples)
 
@@ -373,14 +386,32 @@ class Run:
         """Returns whether self-play pauses, because of a request or to sync with the other ranks."""
         return self._has_request() or distributed.world_size() > 1 and self._now() > self._sync_at
 
-    def _handle_requests(self) -> None:
-        """Saves a snapshot if one is due or requested, and exits if a signal requests it. Collective call."""
-        if self._sync_ranks(self._has_request()):
+    def _play_ahead(self) -> None:
+        """Plays games of the next iteration while other ranks learn, at most as many as it needs."""
+        players, is_over = distributed.world_size() - distributed.num_learners(), False
+        number = -(-self.config.pipeline.games_per_iteration // players)
+        while not is_over:  # pauses when the learners sync, which need not wait
+            is_complete, begun = distributed.begin_all_reduce_max(self._facts(self._now()))
+            self.selfplay.play(number, None, None, False, self.iteration.ahead, is_complete)
+            is_over = self._handle_requests(begun=begun)
+
+    def _set_learners(self, number: int) -> None:
+        """Sets how many ranks learn, except on GPUs (not tried) and where none plays: there all do. Collective call."""
+        if self.device.type == "cpu" and self.config.pipeline.plays and number != distributed.num_learners():
+            distributed.set_learners(number)
+            self.trainer.learner = distributed.wrap_ddp(self.trainer.network, self.device)
+
+    def _handle_requests(self, is_over: bool = False, begun: Callable[[], list[float]] | None = None) -> bool:
+        """Saves a snapshot if one is due or requested, and exits if a signal requests it. Returns whether learning is
+        over. Collective call, as `_sync_ranks`."""
+        is_asked, is_over = self._sync_ranks(is_over, begun)
+        if is_asked:
             self._snapshot()
             self.signals.exit_signal = int(distributed.all_reduce_max([self.signals.exit_signal])[0])
             if self.signals.exit_signal:
                 self.signals.log(f"the run is saved; zerogo train --resume {self.config.run.options} continues it")
             self.signals.leave_if_asked()  # now that the snapshot is whole
+        return is_over
 
     def _run_checks(self, figures: dict[str, float]) -> None:
         """Warns of checks that these figures fail. If one ends the run, charts the figures and raises InputError."""
@@ -391,8 +422,8 @@ class Run:
             self.telemetry.scalars(self.trainer.steps, figures)
             raise
 
-    def _sanity_checks(self, numbers: dict[str, float]) -> dict[str, float]:
-        """Returns the figures of an iteration's sanity checks, after running the checks on them."""
+    def _sanity_figures(self, numbers: dict[str, float]) -> dict[str, float]:
+        """Returns the figures of an iteration's sanity checks. numbers: the means of its training metrics."""
         steps = self.trainer.steps
         player, learned = (self.state.players or [steps])[-1], steps - self.iteration.first_step
         figures = sanity_checks.of_training(numbers, self.replay, player, learned)
@@ -400,16 +431,14 @@ class Run:
         if held_out is not None:
             figures |= sanity_checks.of_batch(held_out, self.trainer)
         evaluator = self._evaluator(("policy", "value", "ownership"))
-        figures |= sanity_checks.of_network(self.replay.newest(self.iteration.num_samples), evaluator)
-        figures = distributed.all_gather_object(figures)[0]  # rank 0's: ranks have different shares
-        self._run_checks(figures)
-        return figures
+        return figures | sanity_checks.of_network(self.replay.newest(self.iteration.num_samples), evaluator)
 
     def _require_finite(self) -> None:
         """Raises Diverged for NaN or infinite weights, before they play or are saved."""
         for name, network in (("weights", self.trainer.network), ("averaged weights", self.trainer.averaged)):
             if not distributed.all_ranks_true(snapshots.is_finite(network.state_dict().values())):
-                raise Diverged(f"the {name} became NaN or infinite", self.trainer.steps)
+                (step,) = distributed.all_reduce_max([self.trainer.steps])  # while some learn, others are behind
+                raise Diverged(f"the {name} became NaN or infinite", int(step))
 
     def _add_to_replay(self, samples: Samples | None) -> None:
         """Adds samples to the replay, and plans the training steps that its credit allows, none if it has too few."""
@@ -423,13 +452,34 @@ class Run:
 
     def _write_games(self) -> None:
         """Writes the finished games that are kept as SGF."""
-        games = self.iteration.collected.games
-        self.signals.retry_io(write_games, self.directory / "games", games, self.config.run.name)
-        games.clear()
+        for games in (self.iteration.collected.games, self.iteration.ahead.games):
+            self.signals.retry_io(write_games, self.directory / "games", games, self.config.run.name)
+            games.clear()
 
     def _learn(self) -> dict[str, float]:
-        """Trains for the planned steps, or until the run is over; returns the means of their metrics, by tag."""
+        """Has the learners train while the other ranks play on; then all have the learned networks. Returns rank 0's
+        metrics and figures, by tag. Collective call."""
         distributed.barrier()  # rank 0 may have waited for the disk
+        numbers, figures, state = {}, {}, None
+        if not distributed.is_learner():
+            self._play_ahead()
+        else:
+            numbers = self._train()
+            if self.selfplay and self.iteration.num_samples:
+                figures = self._sanity_figures(numbers)
+            if distributed.num_learners() < distributed.world_size():
+                self._handle_requests(is_over=True)
+                state = (self.trainer.state_dict(), self.replay.counters()) if distributed.is_rank0() else None
+        numbers, figures, state = distributed.broadcast_from_rank0(lambda: (numbers, figures, state))  # shares differ
+        if not distributed.is_learner():
+            self.trainer.load_state_dict(state[0])
+            self.replay.take_over(state[1])
+        self._require_finite()
+        self._run_checks(figures)
+        return numbers | figures
+
+    def _train(self) -> dict[str, float]:
+        """Trains for the planned steps, or until the run is over; returns the means of their metrics, by tag."""
         batch, iteration = self.config.training.batch, self.iteration
         while iteration.planned_steps and self.replay.can_sample(batch) and self._progress() < 1.0:
             begun = time.monotonic()
@@ -450,7 +500,6 @@ class Run:
         numbers = iteration.means()  # waits for the steps that a GPU has yet to make
         iteration.seconds += time.monotonic() - begun
         self.trainer.refresh_statistics(iteration.recent)
-        self._require_finite()
         numbers["train/samples_per_s"] = steps * batch / max(iteration.seconds, 1e-9)
         if (held_out := self.replay.validation_batch(HELD_OUT_BATCHES * batch)) is not None:
             measured = self.trainer.measure(held_out)
@@ -462,7 +511,7 @@ class Run:
         step, resignation = self.trainer.steps, self.selfplay.resignation
         numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(step).items()}
         numbers |= {"time/minutes": self.state.seconds / 60, "time/iterations": self.state.iterations}
-        numbers["time/games"] = self._games_begun
+        numbers["time/games"] = self.state.finished
         if self.state.players:
             numbers["selfplay/network_step"] = self.state.players[-1]
         if self.config.selfplay.resign_share:
@@ -512,9 +561,9 @@ class Run:
         self._sync_ranks()
         self._write_games()
         self.replay.flush()
-        begun, iteration, all_of = time.monotonic(), self.iteration, distributed.all_gather_object
-        if not iteration.is_learning:
-            iteration = replace(iteration, collected=snapshots.join_results(all_of(iteration.collected)))
+        begun, iteration = time.monotonic(), self.iteration
+        name = "ahead" if iteration.is_learning else "collected"
+        iteration = replace(iteration, **{name: snapshots.of_all_ranks(getattr(iteration, name))})
         if distributed.is_rank0():
             self.signals.retry_io(self._write_snapshot, iteration, time.monotonic() - begun)
             if self.inbox:

@@ -171,6 +171,15 @@ def changes(old: Config, new: Config) -> list[str]:
     return [f"{key} is {now[key]}; it was {before[key]}" for key in changed]
 
 
+def of_all_ranks(result: SelfPlayResult) -> SelfPlayResult:
+    """Returns the results of all ranks joined. Of several ranks without the games, which are written as SGF before.
+    Collective call."""
+    if distributed.world_size() == 1:
+        return result
+    # Thousands of small tensors would take a second to pickle.
+    return join_results([_result_of(state) for state in distributed.all_gather_object(_state_of(result))])
+
+
 def join_results(results: list[SelfPlayResult]) -> SelfPlayResult:
     """Returns the ranks' results joined, samples in the order of their games' numbers."""
     if len(results) == 1:
@@ -184,11 +193,29 @@ def join_results(results: list[SelfPlayResult]) -> SelfPlayResult:
     return result
 
 
+def _state_of(result: SelfPlayResult) -> dict[str, Any]:
+    """Returns the results of games as tensors and containers, without the games, which are written as SGF before."""
+    samples = result.all_samples()
+    # Tensors, as a checkpoint of a million plain values is refused: those of 200,000 games.
+    of_games = {name: torch.from_numpy(np.array(getattr(result, name))) for name in OF_GAMES}
+    records = [] if samples is None else [samples.records(), samples.board_size]
+    return {"collected": vars(result) | {"samples": [], "games": []} | of_games, "records": records}
+
+
+def _result_of(state: Mapping[str, Any]) -> SelfPlayResult:
+    """Returns the results of `_state_of`."""
+    kept = state["collected"].items()
+    result = SelfPlayResult(**{name: one.tolist() if isinstance(one, Tensor) else one for name, one in kept})
+    result.samples = [Samples.of_records(*state["records"])] if state["records"] else []
+    return result
+
+
 @dataclass
 class RunState:
     """What a run is besides its networks, optimiser, samples and games: the counters of its checkpoints.
 
     begun: when the run began [ns since 1970], which tells it from others. seconds: its time so far, by rank 0's clock.
+    finished: games, with those of random players and of actors.
     last_checkpoint: the run's seconds at the newest checkpoint. last_match: the run's seconds at the start of the
     newest matches whose results are charted. saved: the steps of all checkpoints, removed ones too. players: the steps
     that the gate has let play (`matches.apply_gate`). external: the actors' shards that are in the replay and not yet
@@ -197,6 +224,7 @@ class RunState:
     begun: int = field(default_factory=time.time_ns)
     seconds: float = 0.0
     iterations: int = 0
+    finished: int = 0
     simulations: int = 0
     last_checkpoint: float = 0.0
     last_match: float = 0.0
@@ -208,6 +236,7 @@ class RunState:
     @classmethod
     def of(cls, counters: Mapping[str, Any]) -> "RunState":
         """Returns the state of a checkpoint's counters."""
+        counters = {"finished": counters.get("games", 0), **counters}  # earlier versions counted begun games alone
         state = cls(**{entry.name: copy(counters[entry.name]) for entry in fields(cls) if entry.name in counters})
         state.actors = dict(state.actors)  # which earlier versions kept as pairs
         return state
@@ -217,13 +246,15 @@ class RunState:
 class Iteration:
     """An unfinished iteration: the results of its games and its training steps so far.
 
-    collected: the games' results; once the iteration learns, its num_samples samples are in the replay instead.
+    collected: the games' results; once the iteration learns, its num_samples samples are in the replay instead. ahead:
+    those of games of the next iteration, which some ranks play while others learn.
     numbers: the charts' numbers by tag. first_step: the training step before the iteration. planned_steps: how many
     training steps it is to make.
     sums, counts: sums of the steps' metrics, and of how many steps each. recent: the last batches. seconds: of
     learning."""
 
     collected: SelfPlayResult = field(default_factory=SelfPlayResult)
+    ahead: SelfPlayResult = field(default_factory=SelfPlayResult)
     is_learning: bool = False
     num_samples: int = 0
     numbers: dict[str, float] = field(default_factory=dict)
@@ -249,12 +280,8 @@ class Iteration:
         return {f"train/{name}": total / self.counts[name] for name, total in zip(self.sums, totals, strict=True)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what a snapshot keeps. The games that are written as SGF have been before."""
-        samples = self.collected.all_samples()
-        # Tensors, as a checkpoint of a million plain values is refused: those of 200,000 games.
-        of_games = {name: torch.from_numpy(np.array(getattr(self.collected, name))) for name in OF_GAMES}
-        state = vars(self) | {"collected": vars(self.collected) | {"samples": [], "games": []} | of_games}
-        state["records"] = [] if samples is None else [samples.records(), samples.board_size]
+        """Returns what a snapshot keeps."""
+        state = vars(self) | _state_of(self.collected) | {"ahead": _state_of(self.ahead)}
         state["recent"] = [[batch.records, batch.symmetry, batch.board_size, batch.kinds] for batch in self.recent]
         return state
 
@@ -263,10 +290,8 @@ class Iteration:
         """Returns the iteration of a snapshot, with its metrics on a device."""
         plain = ("is_learning", "num_samples", "numbers", "first_step", "planned_steps", "seconds")
         plain = {name: state[name] for name in plain}
-        kept = state["collected"].items()
-        collected = SelfPlayResult(**{name: one.tolist() if isinstance(one, Tensor) else one for name, one in kept})
-        collected.samples = [Samples.of_records(*state["records"])] if state["records"] else []
         sums = {name: total.to(device) for name, total in state["sums"].items()}
-        one = cls(collected, sums=sums, counts=Counter(state["counts"]), **plain)
+        ahead = _result_of(state["ahead"]) if "ahead" in state else SelfPlayResult()  # earlier versions had none
+        one = cls(_result_of(state), ahead, sums=sums, counts=Counter(state["counts"]), **plain)
         one.recent.extend(TrainingBatch(*batch) for batch in state["recent"])
         return one

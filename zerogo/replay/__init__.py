@@ -108,7 +108,7 @@ class Replay:
             self._load(math.inf if state is None else state["total"] - len(state.get("pending", ())))
         self.credit = self._most_credit(settings.reuse * self.total)
         if state is not None:
-            self._take_over(state)
+            self.take_over(state)
         self._files = self._files if writes else None
 
     def __len__(self) -> int:
@@ -183,7 +183,7 @@ class Replay:
 
     def sample_batch(self, batch: int) -> TrainingBatch:
         """Returns a batch drawn uniformly, with replacement, from the window's games that are not held out, and spends
-        its credit. Each rank gets its share of the same batch.
+        its credit. Each rank that learns gets its share of the same batch; the others may not call it.
 
         Requires `can_sample(batch)`. Draws twice from the generator: the samples, then their symmetries."""
         assert self.can_sample(batch), f"a batch of {batch} with a credit of {self.credit:.0f}; ask can_sample first"
@@ -201,7 +201,8 @@ class Replay:
         index = numbers[torch.randint(len(numbers), (batch,), generator=generator)] % self.settings.capacity
         symmetry = torch.randint(8, (batch,), generator=generator)
         kinds = union(self._columns["kinds"][index])
-        index, symmetry = distributed.local_shard(index), distributed.local_shard(symmetry)
+        learners = distributed.num_learners()
+        index, symmetry = distributed.local_shard(index, learners), distributed.local_shard(symmetry, learners)
         return TrainingBatch(self._records(index), send(symmetry, self._ring.device), self.board_size, kinds)
 
     def _records(self, slots: Tensor) -> Tensor:
@@ -307,13 +308,16 @@ class Replay:
     def state_dict(self) -> dict[str, Any]:
         """Returns the state for a snapshot: counters, credit, generators (uint8), and the samples that no finished
         shard holds."""
+        return self.counters() | {"pending": self._records(self._newest(self.total - self._num_in_shards)).cpu()}
+
+    def counters(self) -> dict[str, Any]:
+        """Returns the state without samples, which ranks that draw no batches take over."""
         state = {"total": self.total, "taken": self.num_drawn, "num_random": self.num_random}
         state |= {"last_game": self.last_game, "credit": float(self.credit), "generator": self._generator.get_state()}
-        state["validation_generator"] = self._validation_generator.get_state()
-        return state | {"pending": self._records(self._newest(self.total - self._num_in_shards)).cpu()}
+        return state | {"validation_generator": self._validation_generator.get_state()}
 
-    def _take_over(self, state: dict[str, Any]) -> None:
-        """Restores a state after its finished shards were loaded."""
+    def take_over(self, state: dict[str, Any]) -> None:
+        """Restores a state, after its finished shards were loaded, or that of another rank with the same samples."""
         self._count_all(state.get("pending", self._ring[:0].cpu()))
         self._num_in_shards = max(self._num_in_shards, self.total - len(self))  # if the capacity was lowered
         self.num_drawn, self.num_random, self.last_game = state["taken"], state["num_random"], state["last_game"]

@@ -181,11 +181,6 @@ class TrainingBatch(TensorFields):
     board_size: int
     kinds: int
 
-    @classmethod
-    def of(cls, samples: Samples, symmetry: Tensor) -> TrainingBatch:
-        """Returns the batch of samples; symmetry int64 [B]."""
-        return cls(samples.records(), symmetry, samples.board_size, union(samples.kinds()))
-
     @cached_property
     def samples(self) -> Samples:
         """The samples, as views of the records."""

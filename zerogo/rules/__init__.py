@@ -102,9 +102,6 @@ class RulesBatch(TensorFields):
             any_territory=any(r.scoring == "territory" for r in different),
         )
 
-    def __len__(self) -> int:
-        return self.size.shape[0]
-
     def at(self, game: int) -> Rules:
         """Returns the rules of one game (reads the host)."""
         return Rules(

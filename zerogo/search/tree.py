@@ -257,7 +257,7 @@ def reset_(tree: Tree, game_index: Tensor, deepest: Tensor | None = None, stays:
             values.index_copy_(0, game_index, rows)
 
 
-def keep_subtree_(tree: Tree, game_index: Tensor, actions: Tensor, deepest: Tensor | None = None) -> None:
+def keep_subtree_(tree: Tree, game_index: Tensor, actions: Tensor, deepest: Tensor) -> None:
     """Makes the child by each action the root of its tree, and keeps its subtree: game_index, actions int64 [K].
 
     If there is no such node, or the game is over there, the tree is empty afterwards. Off the CPU, an action below 0
@@ -266,8 +266,7 @@ def keep_subtree_(tree: Tree, game_index: Tensor, actions: Tensor, deepest: Tens
     if (fast := kernels.module_for("tree", game_index.device)) is not None:
         fast.keep_subtree_(tree, game_index, actions, deepest)
         return
-    if deepest is not None:
-        deepest[game_index] = (deepest[game_index] - (actions >= 0).to(torch.int64)).clamp(min=0)
+    deepest[game_index] = (deepest[game_index] - (actions >= 0).to(torch.int64)).clamp(min=0)
     new_root = tree.children[game_index, ROOT, actions.clamp(min=0)].to(torch.int64).clamp(min=NULL_NODE)
     new_root = torch.where(actions < 0, ROOT, new_root)
     exists = (new_root != NULL_NODE) & (tree.size[game_index] > 0)

@@ -229,6 +229,4 @@ class Resignation:
     def load_state_dict(self, state: dict) -> None:
         """Restores a checkpoint's state. Its threshold may be older than its newest games, see `update`."""
         self.games = deque((tuple(pair) for pair in state["games"]), maxlen=REMEMBERED)
-        self.update()  # for a state of an earlier version, without a threshold
-        self.threshold = state.get("threshold", self.threshold)
-        self.measured = state.get("measured", self.measured)
+        self.threshold, self.measured = state.get("threshold", -2.0), state.get("measured", 0.0)

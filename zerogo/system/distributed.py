@@ -2,8 +2,9 @@
 for each core.
 
 One process alone is rank 0 of a world of size 1: nothing is set up for it, and each function here returns what it was
-given. Several ranks run the same steps in the same order. What one rank alone knows (a signal, the clock, a file) goes
-through `all_gather_object` or `all_reduce_max` before any rank acts on it. Gradients on a GPU go through NCCL,
+given. Several ranks make the same collective calls in the same order; between two of these some may learn while the
+others play. What one rank alone knows (a signal, the clock, a file) goes through `all_gather_object` or
+`all_reduce_max` before any rank acts on it. Gradients on a GPU go through NCCL,
 everything else through gloo. A rank that dies closes its connections, which ends the others; torchrun then starts all
 of them again (`--max-restarts`), and the run goes on from its newest snapshot."""
 
@@ -40,6 +41,8 @@ REASONS = {
     "SIGKILL": ", as the system does where memory runs out",
     "SIGILL": ": an instruction that this machine's processor lacks",
 }
+TWICE_AS_MANY = 1.3  # ranks that learn take together this much longer, measured with two
+MOST_OF_TIME, MUCH_WAITING = 0.8, 0.1  # see `balanced_learners`
 TIMEOUT = timedelta(days=7)  # rank 0 may play matches or wait for a full disk while the other ranks wait for it
 _lost = re.compile(r"gloo|NCCL|ProcessGroup|Connection (reset|closed)|[Tt]imed out")
 
@@ -180,6 +183,7 @@ def process_group() -> Iterator[None]:
         # With NCCL it waits for the other ranks, which after an error wait for this one.
         if dist.is_initialized() and (sys.exc_info()[0] is None or not torch.cuda.is_available()):
             dist.destroy_process_group()
+        _learners.__init__()
 
 
 def _store_of_launcher() -> tuple[dist.Store, int, int]:
@@ -273,6 +277,48 @@ def seconds_waited() -> float:
     return _waits.seconds
 
 
+class _Learners:
+    """The ranks that learn, the first ones. number: 0 for all. groups: torch's, by number of ranks. group: torch's of
+    these ranks, None for all or one."""
+
+    def __init__(self) -> None:
+        self.number, self.group, self.groups = 0, None, dict[int, Any]()
+
+
+_learners = _Learners()
+
+
+def num_learners() -> int:
+    """Returns how many ranks learn, from the first one on; the others only play."""
+    return _learners.number or world_size()
+
+
+def is_learner() -> bool:
+    """Returns whether this is one of the ranks that learn."""
+    return rank() < num_learners()
+
+
+def set_learners(number: int) -> None:
+    """Sets how many ranks learn from now on, a divisor of W; 0: all. Collective call."""
+    # All at the first call, at the start of a run, as the store may be on a disk that is full later.
+    for size in range(2, world_size() // 2 + 1) if not _learners.groups and not torch.cuda.is_available() else ():
+        if world_size() % size == 0:
+            _learners.groups[size] = dist.new_group(range(size), timeout=TIMEOUT)
+    _learners.number, _learners.group = number, _learners.groups.get(number)
+
+
+def balanced_learners(waiting: float, learning: float) -> int:
+    """Returns how many ranks had better learn: more where players wait for them, fewer where these have time enough.
+    waiting: the largest share of its time that a rank has waited. learning: the share in which ranks learned. All
+    ranks pass the same."""
+    number, world = num_learners(), world_size()
+    fewer = max((n for n in range(1, number) if world % n == 0), default=number)
+    more = min((n for n in range(number + 1, world + 1) if world % n == 0), default=number)
+    if learning > MOST_OF_TIME and waiting > max(MUCH_WAITING, (TWICE_AS_MANY - 1) * number / max(1, world - number)):
+        return more
+    return fewer if learning * number / fewer < MOST_OF_TIME else number
+
+
 def local_count(number: int) -> int:
     """Returns this rank's share of a number of things: all shares add up to it, and differ by at most 1."""
     return len(range(rank(), number, world_size()))
@@ -284,9 +330,11 @@ def first_number(least: int) -> int:
     return least + (rank() - least) % world_size()
 
 
-def local_shard(rows: Tensor) -> Tensor:
-    """Returns this rank's share of the rows of a tensor, which lie together; all ranks' in order are the tensor."""
-    return rows if world_size() == 1 else rows.tensor_split(world_size())[rank()]
+def local_shard(rows: Tensor, world: int = 0) -> Tensor:
+    """Returns this rank's share of the rows of a tensor, which lie together; all ranks' in order are the tensor.
+    world: how many ranks, from the first one on, share it; 0: all."""
+    world = world or world_size()
+    return rows if world == 1 else rows.tensor_split(world)[rank()]
 
 
 def all_gather_object(value: Any) -> list[Any]:
@@ -300,18 +348,28 @@ def all_gather_object(value: Any) -> list[Any]:
 
 def all_reduce_max(numbers: Sequence[float]) -> list[float]:
     """Returns the element-wise maximum of a few numbers over all ranks."""
-    if world_size() == 1:
-        return list(numbers)
+    return list(numbers) if world_size() == 1 else begin_all_reduce_max(numbers)[1]()
+
+
+def begin_all_reduce_max(numbers: Sequence[float]) -> tuple[Callable[[], bool], Callable[[], list[float]]]:
+    """Begins `all_reduce_max`. Returns a function that returns whether it is over, because all other ranks have called
+    it too or one has ended; and a function that waits for that and returns the maximum. Until then this rank makes no
+    other collective call."""
     largest = torch.tensor(numbers, dtype=torch.float64)
-    with _waits:
-        dist.all_reduce(largest, dist.ReduceOp.MAX)
-    return largest.tolist()
+    work = dist.all_reduce(largest, dist.ReduceOp.MAX, async_op=True)
+
+    def _wait() -> list[float]:
+        with _waits:
+            work.wait()
+        return largest.tolist()
+
+    return work.is_completed, _wait
 
 
 def all_reduce_mean_(tensors: Sequence[Tensor]) -> None:
-    """Replaces floating-point tensors by their mean over all ranks."""
-    for tensor in tensors if world_size() > 1 else ():
-        dist.all_reduce(tensor.div_(world_size()))
+    """Replaces floating-point tensors by their mean over the ranks that learn."""
+    for tensor in tensors if num_learners() > 1 else ():
+        dist.all_reduce(tensor.div_(num_learners()), group=_learners.group)
 
 
 def all_ranks_true(flag: bool) -> bool:
@@ -353,17 +411,23 @@ def require_same(facts: Mapping[str, Any], way_out: str) -> None:
 
 def broadcast_from_rank0(work: Callable[..., Any], *arguments: Any) -> Any:
     """Returns on every rank what work(*arguments) returns on rank 0, which alone does it."""
-    return all_gather_object(run_and_sync_errors(lambda: work(*arguments) if is_rank0() else None))[0]
+    values = [run_and_sync_errors(lambda: work(*arguments) if is_rank0() else None)]
+    if world_size() > 1:
+        with _waits:
+            dist.broadcast_object_list(values)
+    return values[0]
 
 
 def wrap_ddp(network: nn.Module, device: torch.device) -> nn.Module:
-    """Returns the network, or one that averages gradients over the ranks; batch statistics are each rank's own."""
-    if world_size() == 1:
+    """Returns the network, or one that averages gradients over the ranks that learn; batch statistics are each rank's
+    own."""
+    if num_learners() == 1 or not is_learner():
         return network
     devices = [device] if device.type == "cuda" else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # the newest torch has another name for broadcast_buffers
-        return nn.parallel.DistributedDataParallel(network, device_ids=devices, broadcast_buffers=False)
+        options = {"device_ids": devices, "process_group": _learners.group, "broadcast_buffers": False}
+        return nn.parallel.DistributedDataParallel(network, **options)
 
 
 class Silent(contextlib.AbstractContextManager):
