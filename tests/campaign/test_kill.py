@@ -228,7 +228,8 @@ def start_ranks(folder: Path, restarts: int) -> list[int]:
 
 
 def kill_ranks(folder: Path, seed: int, times: int) -> None:
-    """Kills one of two ranks at random moments; the other one must leave by itself."""
+    """Kills one of two ranks at random moments; the other one must leave by itself. The run ends with as many
+    iterations as one that nothing kills, and has no position twice. Which games it has depends on the ranks' speed."""
     drawn, killed, part, newest = random.Random(seed), 0, 0, ""
     assert [ended(child) for child in start_ranks(folder / "whole", 0)] == [0, 0]
     while killed < times:
@@ -241,7 +242,11 @@ def kill_ranks(folder: Path, seed: int, times: int) -> None:
             status, restarts = [ended(child, 60) for child in children], restarts + 1
             killed += -9 in status
             newest = look(folder / f"part-{part}" / "tiny", newest)
-        assert not (found := tiny.different(folder / "whole" / "tiny", folder / f"part-{part}" / "tiny")), found
+        ends = [next(snapshots.starts(folder / name / "tiny")).counters for name in ("whole", f"part-{part}")]
+        assert ends[0]["iterations"] == ends[1]["iterations"] and ends[1]["finished"] > 0
+        samples = tiny.all_samples(folder / f"part-{part}" / "tiny")
+        positions = torch.stack([samples.game, samples.ply.to(torch.int64)])
+        assert positions.unique(dim=1).shape == positions.shape, "a game is there twice"
         print(f"{killed} kills of a rank, the newest is {newest}", flush=True)
 
 
