@@ -41,7 +41,7 @@ REASONS = {
     "SIGKILL": ", as the system does where memory runs out",
     "SIGILL": ": an instruction that this machine's processor lacks",
 }
-TWICE_AS_MANY = 1.3  # ranks that learn take together this much longer, measured with two
+TWICE_AS_MANY = 1.3  # processor time of a batch that twice as many ranks share, as a multiple; measured with two
 MOST_OF_TIME, MUCH_WAITING = 0.8, 0.1  # see `balanced_learners`
 TIMEOUT = timedelta(days=7)  # rank 0 may play matches or wait for a full disk while the other ranks wait for it
 _lost = re.compile(r"gloo|NCCL|ProcessGroup|Connection (reset|closed)|[Tt]imed out")
