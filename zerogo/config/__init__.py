@@ -35,7 +35,6 @@ from zerogo.config.sections import (
     SelfplayConfig,
     TrainingConfig,
     allowed,
-    default_of,
     settings_of,
 )
 from zerogo.errors import MOST_QUOTED, InputError, quote
@@ -323,7 +322,7 @@ def describe(as_page: bool = False) -> str:
             header = "| setting | default | meaning | allowed |\n| --- | --- | --- | --- |"
             rows = [f"## {section.NAME}\n\n{section.__doc__}\n\n{header}"]
         for entry in settings_of(section):
-            key, default = f"{section.NAME}.{entry.name}", _written(default_of(entry))
+            key, default = f"{section.NAME}.{entry.name}", _written(getattr(section(), entry.name))
             row = f"| `{key}` | `{default}` | {entry.metadata['meaning']} | {allowed(entry)} |"
             rows.append(row if as_page else f"  {key} = {default}\n      {_explained(entry)}")
         blocks.append("\n".join(rows))

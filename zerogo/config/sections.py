@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from types import UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
@@ -50,11 +50,6 @@ def option(
 def settings_of(section: type[Section] | Section) -> list[Field]:
     """Returns the fields of a section that are settings, those made by `option`."""
     return [entry for entry in fields(section) if entry.metadata]
-
-
-def default_of(entry: Field) -> Any:
-    """Returns the default value of a field made by `option`."""
-    return entry.default if entry.default is not MISSING else entry.default_factory()
 
 
 def allowed(entry: Field) -> str:
