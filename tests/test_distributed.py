@@ -78,6 +78,15 @@ def test_as_many_ranks_learn_as_keep_the_others_busy(case: list, number: int, mo
     assert distributed.balanced_learners(waiting, learning) == number
 
 
+def test_the_balance_is_by_what_players_wait_on_average_in_usual_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "world_size", lambda: 4)
+    monkeypatch.setattr(distributed._learners, "number", 1)
+    for waited, is_usual, number in (([0.4, 0.2, 0.3], True, 2), ([0.28, 0, 0], True, 1), ([0.4, 0.2, 0.3], False, 1)):
+        of_ranks = [(0.0, 0.99, True), *((share, 0.99, is_usual) for share in waited)]
+        monkeypatch.setattr(distributed, "all_gather_object", lambda _, of_ranks=of_ranks: of_ranks)
+        assert distributed.balance(0.0, 0.99, True) == (max(waited), 0.99, number)
+
+
 def test_a_restart_goes_on_with_what_its_torchrun_has_begun_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """An older run in the folder is refused at each restart, as it was at the start."""
     assert not distributed.restarts_run(time.time_ns())

@@ -234,7 +234,7 @@ def test_only_what_can_heal_is_waited_for(number: int) -> None:
         return "written"
 
     if number in signals.HEALS:
-        assert taken.retry_io(write) == "written" and taken.seconds_waited == sum(waits) == 2 * signals.PATIENCE
+        assert taken.retry_io(write) == "written" and taken.disk_seconds == sum(waits) == 2 * signals.PATIENCE
         assert "cannot write /some/file" in said[0] and "the run continues" in said[1]
         assert WORDS.get(number, "it needs a disk that can be written to") in said[0]
     else:

@@ -101,7 +101,7 @@ def started(folder: Path, *words: str) -> run.Run:
 
 def test_a_rank_plays_on_while_others_learn(tmp_path: Path, monkeypatch) -> None:
     """Its games count in the next iteration, and lie in a snapshot until then; it takes over what others learn."""
-    playing, begun = started(tmp_path), []
+    playing, begun, wanted = started(tmp_path), [], []
     playing._play()
     monkeypatch.setattr(distributed, "is_learner", lambda: False)
     monkeypatch.setattr(distributed, "num_learners", lambda: 0)
@@ -120,6 +120,11 @@ def test_a_rank_plays_on_while_others_learn(tmp_path: Path, monkeypatch) -> None
     playing.selfplay.play(6, collected=ahead)
     playing._write_games()
     assert len(ahead.lengths) >= 6 and not ahead.games
+    with monkeypatch.context() as patched:
+        begun.clear()
+        patched.setattr(playing.selfplay, "play", lambda number, *_: wanted.append(number))
+        playing._play_ahead(2)
+    assert wanted == [len(ahead.lengths) + 2] * 3, "those of a snapshot count"
     kept = run.Iteration.of(playing.iteration.state_dict(), tiny.CPU)
     assert kept.ahead.lengths == ahead.lengths and kept.is_learning
     assert torch.equal(kept.ahead.all_samples().records(), ahead.all_samples().records())

@@ -44,9 +44,8 @@ PICTURE_EVERY = 10  # iterations between pictures
 
 @dataclass
 class LineValues:
-    """What the progress line shows. first_sample: number of the first sample that this process learned from. games:
-    finished in this process. part: the share of the iteration that is over; learning begins at a half. values: further
-    ones by name."""
+    """What the progress line shows. first_sample: the number of the first sample since this process began. games:
+    finished since then. part: the share of the iteration that is over; learning begins at a half. values: by name."""
 
     first_sample: int
     games: int = 0
@@ -128,7 +127,7 @@ class Run:
         logs = (-1, {}) if start is None else (start.step, start.run.get("logs"))
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
         self._line, self.shown = distributed.on_rank0(self._introduce, why), LineValues(self.trainer.samples)
-        self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
+        self._next_game, self._step_seconds, self._steps_to_sync = 0, 0.0, 1  # see `_sync_ranks`
         self._game_seconds, self._sync_at, self._games_elsewhere = 0.0, 0.0, 0  # see `_play`
         self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, self.state)
         self.snapshots = Snapshots(directory, config.pipeline.snapshot_seconds, rollback)
@@ -183,7 +182,7 @@ class Run:
         return self._evaluator(player=player), player.step if player else self.trainer.steps
 
     def _restore_games(self, start: Checkpoint) -> None:
-        """Restores the games and the iteration of a snapshot on rank 0. The other ranks start new games. A checkpoint
+        """Restores the iteration of a snapshot, and on rank 0 its games. The other ranks start new games. A checkpoint
         holds neither games nor an iteration."""
         if "iteration" in start.run:
             self.iteration = Iteration.of(start.run["iteration"], self.device)
@@ -275,7 +274,7 @@ class Run:
 
     def _now(self) -> float:
         """Returns `time.monotonic()` less the time in which the run waited for the disk, in seconds."""
-        return time.monotonic() - self.signals.seconds_waited
+        return time.monotonic() - self.signals.disk_seconds
 
     def _minutes(self) -> float:
         """Returns the minutes that the run has taken up to now, those before it was resumed included."""
@@ -293,14 +292,14 @@ class Run:
         by_iterations = self.state.iterations / settings.iterations if settings.iterations else 0.0
         return min(1.0, max(by_time, by_iterations))
 
-    def _sync_ranks(self, is_over: bool = False, begun: Callable[[], list[float]] | None = None) -> tuple[bool, bool]:
+    def _sync_ranks(self, is_over: bool = False, finish: Callable[[], list[float]] | None = None) -> tuple[bool, bool]:
         """Returns whether any rank requests a snapshot or an exit, and whether learning is over. Collective call, which
         a rank may have begun before: synchronises the clock (rank 0's), the next game number and the next call."""
         now = self._now()
-        facts = begun() if begun else distributed.all_reduce_max(self._facts(now, is_over))
+        facts = finish() if finish else distributed.all_reduce_max(self._facts(now, is_over))
         self.state.seconds, used, steps, is_asked, is_over = facts
         self._clock, self._next_game = now, int(used)
-        self._steps_together = min(MOST_STEPS, max(1, int(steps))) if distributed.world_size() > 1 else 1
+        self._steps_to_sync = min(MOST_STEPS, max(1, int(steps))) if distributed.world_size() > 1 else 1
         return bool(is_asked), bool(is_over)
 
     def _facts(self, now: float, is_over: bool = False) -> list[float]:
@@ -322,8 +321,8 @@ class Run:
 
     def _run_iteration(self) -> None:
         """Runs an iteration, or the rest of a snapshot's: plays, learns, charts, saves a checkpoint if one is due."""
-        begun, waited, resumed = time.monotonic(), distributed.seconds_waited(), self.iteration.is_learning
-        if not resumed:
+        begun, waited, disk_seconds = time.monotonic(), distributed.seconds_waited(), self.signals.disk_seconds
+        if not (resumed := self.iteration.is_learning):
             self._play()
         played = time.monotonic()
         numbers, collected = self.iteration.numbers | self._learn(), self.iteration.collected
@@ -331,15 +330,14 @@ class Run:
         if not self.state.players:
             self.selfplay.set_network(self._evaluator(), max(self.trainer.steps, bool(self.config.run.start_from)))
         self.state.iterations, self.shown.part = self.state.iterations + 1, 0.0
-        self.iteration = Iteration(self.iteration.ahead)
+        self.iteration = Iteration(self.iteration.ahead, steps_before=self.trainer.steps - self.iteration.first_step)
         self._sync_ranks()
         if distributed.world_size() > 1:
-            seconds = time.monotonic() - begun
-            waiting, learning = distributed.all_reduce_max([waited / seconds, learning / seconds])
+            seconds, was_usual = time.monotonic() - begun, not resumed and self.signals.disk_seconds == disk_seconds
+            waiting, learning, learners = distributed.balance(waited / seconds, learning / seconds, was_usual)
             numbers["time/waiting_share"], self.shown.values["waiting"] = waiting, f"{100 * waiting:.0f} %"
             numbers["time/learning_share"], numbers["time/learners"] = learning, distributed.num_learners()
-            if not resumed:
-                self._set_learners(distributed.balanced_learners(waiting, learning))
+            self._set_learners(learners)
         distributed.on_rank0(self._chart, collected, numbers)
         if self.state.seconds - self.state.last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
             self._save()
@@ -364,7 +362,8 @@ class Run:
             if distributed.all_ranks_true(collected.is_whole):
                 break
             self._handle_requests()
-        self._game_seconds = (self._now() - begun) / max(1, self._games_elsewhere + len(collected.lengths) - ahead)
+        if played := self._games_elsewhere + len(collected.lengths) - ahead:
+            self._game_seconds = (self._now() - begun) / played
         if self.inbox:
             self.inbox.fill(collected, self.selfplay, self.trainer.steps, self._end, self._show, self._handle_requests)
         self._write_games()
@@ -386,14 +385,14 @@ class Run:
         """Returns whether self-play pauses, because of a request or to sync with the other ranks."""
         return self._has_request() or distributed.world_size() > 1 and self._now() > self._sync_at
 
-    def _play_ahead(self) -> None:
-        """Plays games of the next iteration while other ranks learn, at most as many as it needs."""
+    def _play_ahead(self, number: int) -> None:
+        """Plays its share of a number of games of the next iteration while other ranks learn."""
         players, is_over = distributed.world_size() - distributed.num_learners(), False
-        number = -(-self.config.pipeline.games_per_iteration // players)
+        number = len(self.iteration.ahead.lengths) - (-number // players)
         while not is_over:  # pauses when the learners sync, which need not wait
-            is_complete, begun = distributed.begin_all_reduce_max(self._facts(self._now()))
+            is_complete, finish = distributed.begin_all_reduce_max(self._facts(self._now()))
             self.selfplay.play(number, None, None, False, self.iteration.ahead, is_complete)
-            is_over = self._handle_requests(begun=begun)
+            is_over = self._handle_requests(finish=finish)
 
     def _set_learners(self, number: int) -> None:
         """Sets how many ranks learn, except on GPUs (not tried) and where none plays: there all do. Collective call."""
@@ -401,10 +400,10 @@ class Run:
             distributed.set_learners(number)
             self.trainer.learner = distributed.wrap_ddp(self.trainer.network, self.device)
 
-    def _handle_requests(self, is_over: bool = False, begun: Callable[[], list[float]] | None = None) -> bool:
+    def _handle_requests(self, is_over: bool = False, finish: Callable[[], list[float]] | None = None) -> bool:
         """Saves a snapshot if one is due or requested, and exits if a signal requests it. Returns whether learning is
         over. Collective call, as `_sync_ranks`."""
-        is_asked, is_over = self._sync_ranks(is_over, begun)
+        is_asked, is_over = self._sync_ranks(is_over, finish)
         if is_asked:
             self._snapshot()
             self.signals.exit_signal = int(distributed.all_reduce_max([self.signals.exit_signal])[0])
@@ -424,8 +423,8 @@ class Run:
 
     def _sanity_figures(self, numbers: dict[str, float]) -> dict[str, float]:
         """Returns the figures of an iteration's sanity checks. numbers: the means of its training metrics."""
-        steps = self.trainer.steps
-        player, learned = (self.state.players or [steps])[-1], steps - self.iteration.first_step
+        steps, iteration = self.trainer.steps, self.iteration
+        player, learned = (self.state.players or [steps])[-1], max(steps - iteration.first_step, iteration.steps_before)
         figures = sanity_checks.of_training(numbers, self.replay, player, learned)
         held_out = self.replay.validation_batch(self.config.training.batch)
         if held_out is not None:
@@ -459,10 +458,10 @@ class Run:
     def _learn(self) -> dict[str, float]:
         """Has the learners train while the other ranks play on; then all have the learned networks. Returns rank 0's
         metrics and figures, by tag. Collective call."""
-        distributed.barrier()  # rank 0 may have waited for the disk
+        ahead = sum(distributed.all_gather_object(len(self.iteration.ahead.lengths)))  # of a snapshot
         numbers, figures, state = {}, {}, None
         if not distributed.is_learner():
-            self._play_ahead()
+            self._play_ahead(max(0, self.config.pipeline.games_per_iteration - ahead))
         else:
             numbers = self._train()
             if self.selfplay and self.iteration.num_samples:
@@ -491,7 +490,7 @@ class Run:
             self._show()
             self._step_seconds = time.monotonic() - begun
             iteration.seconds += self._step_seconds
-            if done % self._steps_together == 0:
+            if done % self._steps_to_sync == 0:
                 self._handle_requests()
         self.shown.values.pop("learning", None)
         if (steps := self.trainer.steps - iteration.first_step) == 0:
@@ -508,17 +507,16 @@ class Run:
 
     def _chart(self, collected: SelfPlayResult, numbers: dict[str, float]) -> None:
         """Charts the numbers of an iteration, the replay and the run, and every few iterations pictures."""
-        step, resignation = self.trainer.steps, self.selfplay.resignation
+        step, run, resignation = self.trainer.steps, self.state, self.selfplay.resignation
         numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(step).items()}
-        numbers |= {"time/minutes": self.state.seconds / 60, "time/iterations": self.state.iterations}
-        numbers["time/games"] = self.state.finished
-        if self.state.players:
-            numbers["selfplay/network_step"] = self.state.players[-1]
+        numbers |= {"time/minutes": run.seconds / 60, "time/iterations": run.iterations, "time/games": run.finished}
+        if run.players:
+            numbers["selfplay/network_step"] = run.players[-1]
         if self.config.selfplay.resign_share:
             numbers["selfplay/resign_threshold"] = resignation.threshold
             numbers["selfplay/resign_false_positive"] = resignation.measured
         self.telemetry.scalars(step, numbers)
-        if self.state.iterations % PICTURE_EVERY == 1:
+        if run.iterations % PICTURE_EVERY == 1:
             pictures = first_moves(self.config.game, self._evaluator(), self.device)
             for name, picture in (final_boards(collected) | pictures).items():
                 self.telemetry.image(name, picture, step)
@@ -544,7 +542,7 @@ class Run:
             self.background_matches.start(self._save(), self.trainer.steps, self.state.seconds)
 
     def _checkpoint(self) -> Checkpoint:
-        """Returns a checkpoint, with samples that no shard holds yet, but without games in progress."""
+        """Returns a checkpoint, with samples that no shard holds yet, but without games in progress or played ahead."""
         state, replay = self.trainer.state_dict(), self.replay.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
         counters = vars(self.state) | {"samples": self.trainer.samples, "games": 0, "replay": replay}

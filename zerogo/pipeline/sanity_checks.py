@@ -184,7 +184,8 @@ def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
 
 def of_training(numbers: Mapping[str, float], replay: Replay, player: int, learned: int) -> dict[str, float]:
     """Returns what an iteration's training says, by tag. numbers: those of the charts. player: the step of the network
-    that plays. learned: steps of this iteration."""
+    that plays. learned: steps of this iteration, or of the one before if that had more: the newest samples
+    may be games that were played in its time."""
     figures = {"policy_kl_nats": numbers.get("train/policy_kl", math.nan)}
     if "validation/loss" in numbers:
         figures["held_out_loss_ratio"] = numbers["validation/loss"] / numbers["train/loss"]

@@ -32,7 +32,7 @@ from zerogo.system import distributed
 
 FOLDER = "snapshots"
 NAME = re.compile(r"snapshot-(\d{9})\.pt")
-FORMAT = 3  # of a snapshot's part `run`; one more when a field is added or removed
+FORMAT = 3  # of a snapshot's part `run`; one more when a field is removed or changes its meaning
 KEPT = 2  # newest snapshots: one may turn out to be damaged
 FIRST_WAIT = 1.0  # seconds to a process's first snapshot; then twice as long each time, up to pipeline.snapshot_seconds
 MOST_OF_TIME = 0.02  # share of the time that snapshots may take
@@ -249,7 +249,7 @@ class Iteration:
     collected: the games' results; once the iteration learns, its num_samples samples are in the replay instead. ahead:
     those of games of the next iteration, which some ranks play while others learn.
     numbers: the charts' numbers by tag. first_step: the training step before the iteration. planned_steps: how many
-    training steps it is to make.
+    training steps it is to make. steps_before: how many the iteration before has made.
     sums, counts: sums of the steps' metrics, and of how many steps each. recent: the last batches. seconds: of
     learning."""
 
@@ -260,6 +260,7 @@ class Iteration:
     numbers: dict[str, float] = field(default_factory=dict)
     first_step: int = 0
     planned_steps: int = 0
+    steps_before: int = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     recent: deque[TrainingBatch] = field(default_factory=lambda: deque(maxlen=STATISTICS_BATCHES))
@@ -288,8 +289,8 @@ class Iteration:
     @classmethod
     def of(cls, state: dict[str, Any], device: torch.device) -> "Iteration":
         """Returns the iteration of a snapshot, with its metrics on a device."""
-        plain = ("is_learning", "num_samples", "numbers", "first_step", "planned_steps", "seconds")
-        plain = {name: state[name] for name in plain}
+        plain = ("is_learning", "num_samples", "numbers", "first_step", "planned_steps", "steps_before", "seconds")
+        plain = {name: state[name] for name in plain if name in state}  # earlier versions had no steps_before
         sums = {name: total.to(device) for name, total in state["sums"].items()}
         ahead = _result_of(state["ahead"]) if "ahead" in state else SelfPlayResult()  # earlier versions had none
         one = cls(_result_of(state), ahead, sums=sums, counts=Counter(state["counts"]), **plain)

@@ -324,6 +324,8 @@ class Replay:
         self._generator.set_state(state["generator"].cpu())
         self._validation_generator.set_state(state["validation_generator"].cpu())
         self.credit = self._most_credit(state["credit"])
+        for held in (True, False):
+            self._window_numbers(held)  # so that those of a rank that draws no batches do not pile up
 
     def redraw(self, seed: int) -> None:
         """Reseeds the draws of batches, because the next batches led to a divergence."""

@@ -189,8 +189,8 @@ class SelfPlay:
         collected: SelfPlayResult | None = None,
         pause: Callable[[], bool] = lambda: False,
     ) -> SelfPlayResult:
-        """Plays until `num_games` more games are finished, or until `time.monotonic()` reaches `until`, and returns
-        their results. show: called with the results so far, whenever moves were played.
+        """Plays until `num_games` games are finished, with those of `collected`, or until `time.monotonic()` reaches
+        `until`, and returns their results. show: called with the results so far, whenever moves were played.
 
         every_slot: also play until the first game of each of the B slots is finished; otherwise the first finished
         games would be biased towards short ones. pause: called before each step of the search; once it returns True,

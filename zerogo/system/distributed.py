@@ -11,6 +11,7 @@ of them again (`--max-restarts`), and the run goes on from its newest snapshot."
 import contextlib
 import ctypes
 import logging
+import math
 import os
 import re
 import signal
@@ -301,22 +302,34 @@ def is_learner() -> bool:
 def set_learners(number: int) -> None:
     """Sets how many ranks learn from now on, a divisor of W; 0: all. Collective call."""
     # All at the first call, at the start of a run, as the store may be on a disk that is full later.
-    for size in range(2, world_size() // 2 + 1) if not _learners.groups and not torch.cuda.is_available() else ():
+    for size in range(2, world_size() // 2 + 1) if not _learners.groups else ():
         if world_size() % size == 0:
-            _learners.groups[size] = dist.new_group(range(size), timeout=TIMEOUT)
-    _learners.number, _learners.group = number, _learners.groups.get(number)
+            _learners.groups[size] = dist.new_group(range(size), timeout=TIMEOUT, backend="gloo")
+    _learners.number, _learners.group = number, _learners.groups[number] if 1 < number < world_size() else None
 
 
 def balanced_learners(waiting: float, learning: float) -> int:
     """Returns how many ranks had better learn: more where players wait for them, fewer where these have time enough.
-    waiting: the largest share of its time that a rank has waited. learning: the share in which ranks learned. All
-    ranks pass the same."""
+    waiting: the share of their time that the ranks that only play have waited. learning: the share in which the others
+    learned. All ranks pass the same."""
     number, world = num_learners(), world_size()
     fewer = max((n for n in range(1, number) if world % n == 0), default=number)
     more = min((n for n in range(number + 1, world + 1) if world % n == 0), default=number)
-    if learning > MOST_OF_TIME and waiting > max(MUCH_WAITING, (TWICE_AS_MANY - 1) * number / max(1, world - number)):
+    more_time = number * (TWICE_AS_MANY ** math.log2(more / number) - 1)  # that learning would take of all ranks
+    if learning > MOST_OF_TIME and waiting > max(MUCH_WAITING, more_time / max(1, world - number)):
         return more
     return fewer if learning * number / fewer < MOST_OF_TIME else number
+
+
+def balance(waited: float, learned: float, was_usual: bool) -> tuple[float, float, int]:
+    """Returns the largest share of its time that a rank has waited, that in which ranks learned, and how many had
+    better learn: as many as now if an iteration was not as usual. waited, learned: this rank's. Collective call."""
+    of_ranks = all_gather_object((waited, learned, was_usual))
+    waiting, learning, _ = map(max, zip(*of_ranks, strict=True))
+    if not all(usual for *_, usual in of_ranks):
+        return waiting, learning, num_learners()
+    players = [share for share, *_ in of_ranks[num_learners() :]]
+    return waiting, learning, balanced_learners(sum(players) / max(1, len(players)), learning)
 
 
 def local_count(number: int) -> int:

@@ -47,15 +47,9 @@ def neighbours(rows):
 
 
 @triton.jit
-def any_lane(is_set):
-    """Returns whether any lane is set: bool [32] -> bool scalar."""
-    return tl.max(is_set.to(tl.int32), 0) != 0
-
-
-@triton.jit
 def any_point(rows):
     """Returns whether a plane holds a point: int32 [32] -> bool scalar."""
-    return any_lane(rows != 0)
+    return tl.max((rows != 0).to(tl.int32), 0) != 0
 
 
 @triton.jit
@@ -149,7 +143,7 @@ def flood(seeds, within):
     while grows:
         before = grow(rows, within)
         rows = grow(before, within)
-        grows = any_lane(rows != before)
+        grows = any_point(rows ^ before)
     return rows
 
 
