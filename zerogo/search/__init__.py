@@ -337,11 +337,9 @@ def _to_evaluate(selection: Selection, leaves: LeafStates) -> Tensor | None:
     number = len(is_known) - int(is_known.sum())
     step = 1 if number <= 16 else 8 if number <= 256 else 32
     rounded = -(-number // step) * step
-    if rounded == len(is_known):
+    if rounded >= len(is_known):
         return None
-    index = is_known.to(torch.uint8).sort(stable=True).indices[:rounded]
-    more = rounded - len(index)
-    return torch.cat([index, index[:1].expand(more)]) if more > 0 else index
+    return is_known.to(torch.uint8).sort(stable=True).indices[:rounded]
 
 
 def step_leaves(game: Game, search_state: SearchState, selection: Selection) -> LeafStates:
