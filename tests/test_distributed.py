@@ -71,7 +71,7 @@ def test_no_two_ranks_share_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("case", "number"), TABLES["ranks that learn"].values())
 def test_as_many_ranks_learn_as_keep_the_others_busy(case: list, number: int, monkeypatch) -> None:
-    """Of each case: how many learn, of how many, the share of time that a rank waits, and that in which some learn."""
+    """Of each case: how many learn, of how many, the share of their time that players wait, and that of learning."""
     learners, world, waiting, learning = case
     monkeypatch.setattr(distributed, "world_size", lambda: world)
     monkeypatch.setattr(distributed._learners, "number", learners)

@@ -18,7 +18,7 @@ from implementations import doing
 from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums, searched
 from torch import Tensor
 
-from zerogo import board
+from zerogo import board, search
 from zerogo.board import rng
 from zerogo.config import SearchConfig
 from zerogo.evaluator import Evaluation
@@ -98,6 +98,13 @@ def test_bare_roots_come_in_few_batch_sizes(settings: SearchConfig, use: Callabl
         made.reset_trees(search_state, everyone[:number], state)
         made.begin(search_state, everyone, 8, seed=1)
     assert sizes == [12, 4, 8, 1, 12] and int(search_state.overflowed) == 0
+
+
+@pytest.mark.parametrize(("leaves", "known", "wanted"), [(25, 0, None), (25, 1, 24), (40, 15, 32), (40, 37, 3)])
+def test_few_batch_sizes_and_no_leaf_twice(leaves: int, known: int, wanted: int | None) -> None:
+    is_known, none = torch.arange(leaves) >= leaves - known, torch.zeros(leaves, dtype=torch.bool)
+    index = search._to_evaluate(SimpleNamespace(is_terminal=is_known), SimpleNamespace(repeats=none, finished=none))
+    assert index is wanted if wanted is None else sorted(index.tolist()) == [*range(wanted)]
 
 
 def test_moves_are_drawn_in_proportion_to_the_power() -> None:

@@ -189,7 +189,7 @@ class SelfPlay:
         collected: SelfPlayResult | None = None,
         pause: Callable[[], bool] = lambda: False,
     ) -> SelfPlayResult:
-        """Plays until `num_games` games are finished, with those of `collected`, or until `time.monotonic()` reaches
+        """Plays until `num_games` games are finished, those of `collected` included, or until `time.monotonic()` is
         `until`, and returns their results. show: called with the results so far, whenever moves were played.
 
         every_slot: also play until the first game of each of the B slots is finished; otherwise the first finished

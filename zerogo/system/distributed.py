@@ -323,7 +323,8 @@ def balanced_learners(waiting: float, learning: float) -> int:
 
 def balance(waited: float, learned: float, was_usual: bool) -> tuple[float, float, int]:
     """Returns the largest share of its time that a rank has waited, that in which ranks learned, and how many had
-    better learn: as many as now if an iteration was not as usual. waited, learned: this rank's. Collective call."""
+    better learn. waited, learned: this rank's shares. was_usual: whether they tell anything; if not, on any rank, as
+    many learn as before. Collective call."""
     of_ranks = all_gather_object((waited, learned, was_usual))
     waiting, learning, _ = map(max, zip(*of_ranks, strict=True))
     if not all(usual for *_, usual in of_ranks):

@@ -84,8 +84,8 @@ def _parts(boards: Tensor, tile: int, outputs: int, spare: int = 0) -> Iterator[
     [products, tiles, channels] each, which serves the next boards, too.
 
     Contiguous, and with rows of zeros in place of too few tiles: else torch rounds in another way. spare: 1 makes the
-    number of rows for inputs odd, by a last one that stays unused: with 32 or 64 the parts of a tile lie at the same
-    places of the processor's cache, and writing them takes a quarter longer."""
+    number of rows for inputs odd, by a last one that stays unused: with 32 or 64 all numbers of a tile go to the same
+    few sets of the processor's cache, and writing them takes a quarter longer."""
     number, side, _, inputs = boards.shape
     products, tiles_a_board = _products(tile), _tiles(side, tile)
     at_once = max(1, AT_ONCE // (boards.element_size() * products * tiles_a_board * (inputs + outputs)))
