@@ -153,14 +153,14 @@ def arrays_of(kind: type, source: Any) -> Any:
     return kind(*(array(getattr(source, name)) for name in kind._fields))
 
 
-def over_games(loop: Callable, num_games: int, *arguments: Any) -> None:
+def over_games(loop: Callable, num_games: int, *arguments: Any, fewest: int = FEWEST) -> None:
     """Calls loop(first, last, *arguments) for all games, in as many ranges as torch has threads, on torch's own
-    threads. Tensors among the arguments become arrays; outputs must be contiguous.
+    threads, at least `fewest` games each. Tensors among the arguments become arrays; outputs must be contiguous.
 
     Other threads would compete with torch's for the cores: an OpenMP thread spins for milliseconds after each
     operation."""
     arguments = [array(part) if isinstance(part, Tensor) else part for part in arguments]
-    threads = min(torch.get_num_threads(), num_games // FEWEST)
+    threads = min(torch.get_num_threads(), num_games // fewest)
     if threads < 2 or _team() is None:
         loop(0, num_games, *arguments)
         return

@@ -1,14 +1,14 @@
 """3x3 convolutions by Winograd's minimal filtering, F(5x5, 3x3) and F(7x7, 3x3) of https://arxiv.org/abs/1509.09308.
 
 A tile of 5x5 outputs has 7x7 inputs. In another basis its convolution takes 49 multiplications for each pair of
-channels instead of 225: 49 products of matrices, which torch computes. Tiles of 7x7 take 81 instead of 441. The kernels
+channels instead of 225: 49 products of matrices (`products`). Tiles of 7x7 take 81 instead of 441. The kernels
 change the basis. With AVX2 and 64 boards a convolution is 1.5 to 2.5 times as fast as oneDNN's (9x9 with 32 channels,
 7x7 with 64), and errors are 1e-6 to 4e-5 of the result where oneDNN's are 3e-7. What is computed for a board does not
 depend on the number of boards, so one or two boards use tiles, too, for which oneDNN would take half the time. A NaN
 spreads over its tile."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from zerogo.kernels.cpu import array, kernel, load_line, part, store_line
+from zerogo.kernels import cpu
+from zerogo.kernels.cpu import array, load_line, store_line
+from zerogo.kernels.cpu.products import multiply_
 
+# A multiplication and the addition of its result may become one instruction, which rounds once.
+kernel, part = (partial(compiled, fastmath={"contract"}) for compiled in (cpu.kernel, cpu.part))
 FEWEST_TILES = 8  # MKL rounds products of fewer rows in another way: of less than four, with AVX2
 AT_ONCE = 3_000_000  # bytes of tiles and products: more would not stay in the processor's cache
 # The points of a tile, which are a polynomial's arguments: the first three for 5x5, their negatives, and infinity. Of
@@ -70,7 +74,7 @@ def convolve(x: Tensor, weights: Tensor, bias: Tensor | None, residual: Tensor |
     y, to_tiles, from_tiles = result.permute(0, 2, 3, 1), _to_tiles(inputs, tile, False), _from_tiles(outputs, tile)
     for here, tiles, sums in _parts(boards, tile, outputs, spare=1):
         to_tiles(array(boards[here]), array(tiles))
-        torch.bmm(tiles[:, : sums.shape[1]], weights, out=sums)
+        multiply_(sums, tiles, weights)
         from_tiles(array(sums), array(bias), array(added[here]), residual is not None, relu, array(y[here]))
     return result
 
@@ -129,9 +133,9 @@ class Convolution(torch.autograd.Function):
         for here, tiles, of_outputs in _parts(boards, tile, outputs):
             to_tiles(array(boards[here]), array(tiles))
             to_gradients(array(gradients[here]), array(of_outputs))
-            sums.baddbmm_(of_outputs.transpose(1, 2), tiles, beta=float(here.start > 0))  # 0: nothing is there yet
+            multiply_(sums, of_outputs.transpose(1, 2), tiles, adds=here.start > 0)
             if of_boards is not None:
-                torch.bmm(of_outputs, weights.transpose(1, 2), out=tiles)
+                multiply_(tiles, of_outputs, weights.transpose(1, 2))
                 _from_inputs(inputs, tile)(array(tiles), array(of_boards[here]))
         of_inputs = None if of_boards is None else of_boards.permute(0, 3, 1, 2)
         planes = (_of_weights(tile).T @ sums.flatten(1)).view(3, 3, outputs, inputs)
