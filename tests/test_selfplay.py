@@ -211,6 +211,18 @@ def test_same_seeds_same_games_move_for_move(algorithm: str, way: str, number: i
     assert len(found) >= number and found == {game: expected[game] for game in found}
 
 
+def test_two_leaves_a_step_hardly_change_a_search_of_four_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are under different moves. Games near their end, with fewer moves, take more steps; the others move on."""
+    words, numbers, move = "search.max_considered=4 selfplay.full_simulations=8 selfplay.slots=16", [], SelfPlay._move
+    monkeypatch.setattr(SelfPlay, "_move", lambda self, games, to: numbers.append(len(games)) or move(self, games, to))
+    one, two = (
+        {game.number: game.moves for game in table_games(*words.split(), *more, num_games=40)[1].games}
+        for more in (["search.keep_tree=false", f"search.leaves={leaves}"] for leaves in (1, 2))
+    )
+    same = [one[number] == two[number] for number in one.keys() & two.keys()]
+    assert len(same) > 32 and sum(same) > 0.9 * len(same) and 8 <= min(numbers) < 16
+
+
 def test_random_games_teach_no_policy() -> None:
     config = tiny.config("game.size=5", "game.move_cap=60")
     collected = random_games(config.game, 30, seed=4, first_game=100, device=tiny.CPU)

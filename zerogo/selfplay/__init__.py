@@ -1,5 +1,6 @@
 """Self-play: B games share each step of the search. A game whose budget is spent records and plays its move, on a CPU
-at once, elsewhere within `CHECK_EVERY` simulations. A new game takes the place of a finished one."""
+once half of the games are due, elsewhere within `CHECK_EVERY` simulations. A new game takes the place of a finished
+one."""
 
 from __future__ import annotations
 
@@ -31,6 +32,7 @@ IN_FLIGHT = "states drawn plan is_first network_steps next_game budgets fewest_l
 NOT_KEPT = ("states", "tree", "repeated_states", "graph")
 # With PUCT, the temperature of the played move falls from START towards END, with a half-life of N plies (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
+FEWEST_DUE = 0.5  # share of games for whose moves a CPU waits: a few moves take nearly as long as all
 CHECK_EVERY = 4  # simulations between checks for games whose search is over, where a check waits for the device
 SETTLED_END_SHARE = 0.9  # share of games that end once every point is pass-alive; the others teach when to pass
 OF_SEARCHES = tuple(field.name for field in fields(SearchState) if field.name not in NOT_KEPT)
@@ -209,7 +211,7 @@ class SelfPlay:
             # A CPU reads between simulations which budgets are spent; other devices report that after the moves.
             looks = host_read_is_free(self.search_state.budget)
             moving = (~self.search_state.unspent).nonzero().squeeze(1) if looks else self.all_games
-            if len(moving):
+            if len(moving) >= FEWEST_DUE * self.num_games:
                 self._move(moving, collected)
                 if looks:
                     self._collect_ended(collected)
