@@ -84,7 +84,7 @@ def test_the_copy_for_playing_agrees(settings, dtype, tolerance: float, num_glob
         assert torch.equal(alone, together[[3, 32]]) and (together - (layer.conv(x) + x).relu()).abs().max() < tolerance
 
 
-@pytest.mark.parametrize("m, k, n", [(8, 7, 64), (13, 20, 32), (24, 9, 48), (9, 5, 40)])
+@pytest.mark.parametrize("m, k, n", [(8, 7, 64), (13, 20, 32), (24, 9, 48), (3, 9, 32), (9, 5, 40)])
 @pytest.mark.parametrize("adds", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_products_of_small_matrices(m: int, k: int, n: int, adds: bool, threads: int, monkeypatch) -> None:

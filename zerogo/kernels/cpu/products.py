@@ -19,14 +19,15 @@ FEATURES = llvmlite.binding.get_host_cpu_features()
 # multiply and add; LLVM would call a function for each number.
 LANES = 16 if FEATURES.get("avx512f") else 8 if FEATURES.get("fma") else 0
 MOST_ROWS = 8  # of a block
+FEWEST_ROWS = 8  # MKL rounds products of fewer rows in another way: of less than four, with AVX2
 FEWEST = 32  # products per thread
 
 
 def multiply_(products: Tensor, x: Tensor, y: Tensor, adds: bool = False) -> None:
     """Writes the products of the first rows of x [G, M or more, K] and y [G, K, N] to products [G, M, N], float32, or
-    adds them. products is contiguous, M at least `MOST_ROWS`; if y is not contiguous, torch computes."""
+    adds them. products is contiguous; if y is not, torch computes."""
     _, height, width = products.shape
-    vectors = next((number for number in (4, 2, 1) if LANES and width % (number * LANES) == 0), 0)
+    vectors = _vectors(width)
     if vectors and y.is_contiguous() and not (adds and height % MOST_ROWS):
         arrays = (tensor.numpy() for tensor in (x, y, products))
         over_games(_multiply(vectors), len(products), *arrays, adds, fewest=FEWEST)
@@ -35,17 +36,32 @@ def multiply_(products: Tensor, x: Tensor, y: Tensor, adds: bool = False) -> Non
 
 
 @cache
+def _vectors(width: int) -> int:
+    """Returns how many vectors of columns a block has, 0 if torch computes products of this width."""
+    return next((number for number in (4, 2, 1) if LANES and width % (number * LANES) == 0), 0)
+
+
+def fewest_rows(width: int) -> int:
+    """Returns the number of rows from which a row's products are the same bits as alone, for a number of columns."""
+    return 1 if _vectors(width) else FEWEST_ROWS
+
+
+@cache
 def _multiply(vectors: int) -> Callable:
     rows, columns = min(MOST_ROWS, LANES // vectors), vectors * LANES
 
     @kernel
     def _loop(first, last, x, y, products, adds):
+        height = products.shape[1]
         for group in range(first, last):
             for column in range(0, products.shape[2], columns):
-                for row in range(0, products.shape[1], rows):
-                    # The last block overlaps the one before it.
-                    place = group, min(row, products.shape[1] - rows), column
-                    _multiply_block(x, y, products, place, rows, vectors, adds)
+                if height < rows:
+                    for row in range(height):
+                        _multiply_block(x, y, products, (group, row, column), 1, vectors, adds)
+                else:
+                    for row in range(0, height, rows):  # the last block overlaps the one before it
+                        place = group, min(row, height - rows), column
+                        _multiply_block(x, y, products, place, rows, vectors, adds)
 
     return _loop
 

@@ -18,11 +18,10 @@ from torch.autograd.function import once_differentiable
 
 from zerogo.kernels import cpu
 from zerogo.kernels.cpu import array, load_line, store_line
-from zerogo.kernels.cpu.products import multiply_
+from zerogo.kernels.cpu.products import fewest_rows, multiply_
 
 # A multiplication and the addition of its result may become one instruction, which rounds once.
 kernel, part = (partial(compiled, fastmath={"contract"}) for compiled in (cpu.kernel, cpu.part))
-FEWEST_TILES = 8  # MKL rounds products of fewer rows in another way: of less than four, with AVX2
 AT_ONCE = 3_000_000  # bytes of tiles and products: more would not stay in the processor's cache
 # The points of a tile, which are a polynomial's arguments: the first three for 5x5, their negatives, and infinity. Of
 # nine numbers that were tried these have the smallest errors with 7x7, and nearly so with 5x5.
@@ -94,14 +93,15 @@ def _parts(boards: Tensor, tile: int, outputs: int, spare: int = 0) -> Iterator[
     products, tiles_a_board = _products(tile), _tiles(side, tile)
     at_once = max(1, AT_ONCE // (boards.element_size() * products * tiles_a_board * (inputs + outputs)))
     at_once = -(-number // -(-number // at_once)) if number else 1  # in parts of one size: up to 5 % faster
-    max_rows = max(FEWEST_TILES, at_once * tiles_a_board)
+    max_rows = max(fewest_rows(outputs), at_once * tiles_a_board)
     of_inputs, of_outputs = (boards.new_empty(products * n) for n in ((max_rows | spare) * inputs, max_rows * outputs))
     for start in range(0, number, at_once):
         here = slice(start, min(start + at_once, number))
-        rows = max(FEWEST_TILES, (here.stop - start) * tiles_a_board)
+        used = (here.stop - start) * tiles_a_board
+        rows = max(fewest_rows(outputs), used)
         tiles = of_inputs[: products * (rows | spare) * inputs].view(products, -1, inputs)
         sums = of_outputs[: products * rows * outputs].view(products, -1, outputs)
-        if rows == FEWEST_TILES:  # else rows of the boards before might stay
+        if rows > used:  # else rows of the boards before might stay
             torch._foreach_zero_([tiles, sums])
         yield here, tiles, sums
 
