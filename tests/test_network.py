@@ -88,12 +88,12 @@ def test_the_copy_for_playing_agrees(settings, dtype, tolerance: float, num_glob
 @pytest.mark.parametrize("adds", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_products_of_small_matrices(m: int, k: int, n: int, adds: bool, threads: int, monkeypatch) -> None:
-    """The last block of rows overlaps another; 40 columns fill no vectors; rows beyond those of the result are left
-    out."""
+    """The last block of rows overlaps another; 40 columns do not fill AVX-512's vectors; rows beyond those of the
+    result are left out."""
     from zerogo.kernels.cpu import products
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    x, y, result = torch.randn(80, k, m + 1).transpose(1, 2), torch.randn(80, k, n), torch.randn(80, m, n)
+    x, y, result = torch.randn(49, k, m + 1).transpose(1, 2), torch.randn(49, k, n), torch.randn(49, m, n)
     expected = torch.baddbmm(result, x[:, :m], y, beta=float(adds))
     products.multiply_(result, x, y, adds)
     assert torch.allclose(result, expected, atol=1e-5)

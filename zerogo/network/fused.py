@@ -138,7 +138,7 @@ class FusedConv(nn.Module):
             tiles, side = self.tiles, x.shape[-1]  # which `load_` may replace meanwhile
             residual = None if residual is None else residual.expand(len(x), conv.out_channels, side, side)
             if side not in tiles:
-                tiles[side] = fast.in_tiles(conv.weight, side).contiguous()
+                tiles[side] = fast.in_tiles(conv.weight, side)
             return finish(fast.convolve(x, tiles[side], conv.bias, residual, relu), on_board, False)
         if not self.in_one_step:
             if (fast := kernels.module_for("epilogues", x.device)) is not None:

@@ -108,9 +108,8 @@ def _choose_inside(
 ) -> tuple[Tensor, Tensor]:
     """Returns the moves to try at nodes inside the trees, and their children: int64 [K], int32 [K, A]."""
     nodes, children = nodes_at(tree, rows, first, under_way=None if virtual is None else virtual.visits)
-    if settings.algorithm == "puct":
-        return puct.scores(nodes, settings).argmax(1), children
-    return gumbel.interior_scores(nodes, settings).argmax(1), children
+    scores = puct.scores if settings.algorithm == "puct" else gumbel.interior_scores
+    return scores(nodes, settings).argmax(1), children
 
 
 # Several simulations of one tree

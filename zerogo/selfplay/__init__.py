@@ -1,6 +1,5 @@
 """Self-play: B games share each step of the search. A game whose budget is spent records and plays its move, on a CPU
-once half of the games are due, elsewhere within `CHECK_EVERY` simulations. A new game takes the place of a finished
-one."""
+soon (`SelfPlay._due`), elsewhere within `CHECK_EVERY` simulations. A new game takes the place of a finished one."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ IN_FLIGHT = "states drawn plan is_first network_steps next_game budgets fewest_l
 NOT_KEPT = ("states", "tree", "repeated_states", "graph")
 # With PUCT, the temperature of the played move falls from START towards END, with a half-life of N plies (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
-FEWEST_DUE = 0.5  # share of games for whose moves a CPU waits: a few moves take nearly as long as all
+FEWEST_DUE, SOON = 0.5, 8  # share of games, and simulations, for which moves wait on a CPU
 CHECK_EVERY = 4  # simulations between checks for games whose search is over, where a check waits for the device
 SETTLED_END_SHARE = 0.9  # share of games that end once every point is pass-alive; the others teach when to pass
 OF_SEARCHES = tuple(field.name for field in fields(SearchState) if field.name not in NOT_KEPT)
@@ -122,9 +121,8 @@ class SelfPlay:
         self.search = Search(evaluator, config.search)
         self.set_network(evaluator, 0)
         self.resignation = Resignation(FALSE_POSITIVE, settings.resign_min_ply)
-        self.num_games = settings.slots
+        self.num_games, self.all_games = settings.slots, torch.arange(settings.slots, device=device)
         self.set_progress(progress)
-        self.all_games = torch.arange(self.num_games, device=device)
         self.ended: list[tuple[Callable[[], list[Tensor]], Tensor]] = []  # see `_replace`
         self.drawn_at_once = max(32, self.num_games // 16)  # new games: one takes as long to draw as some
         self.games_ahead = self._draw_games(self.num_games)
@@ -186,7 +184,7 @@ class SelfPlay:
         self,
         num_games: int,
         until: float | None = None,
-        show: Callable[[SelfPlayResult], None] | None = None,
+        show: Callable[[SelfPlayResult], None] = lambda _: None,
         every_slot: bool = False,
         collected: SelfPlayResult | None = None,
         pause: Callable[[], bool] = lambda: False,
@@ -210,13 +208,12 @@ class SelfPlay:
             self._collect_ended(collected)
             # A CPU reads between simulations which budgets are spent; other devices report that after the moves.
             looks = host_read_is_free(self.search_state.budget)
-            moving = (~self.search_state.unspent).nonzero().squeeze(1) if looks else self.all_games
-            if len(moving) >= FEWEST_DUE * self.num_games:
+            moving = self._due() if looks else self.all_games
+            if len(moving):
                 self._move(moving, collected)
                 if looks:
                     self._collect_ended(collected)
-                if show is not None:
-                    show(collected)
+                show(collected)
         else:
             collected.is_whole = True
         self._collect_ended(collected)
@@ -231,10 +228,8 @@ class SelfPlay:
         """Runs steps until a game may have spent its budget, and at least `CHECK_EVERY` simulations if reading budgets
         would wait for the device. Returns False if `pause` interrupted it."""
         if self.steps_left == 0:
-            if host_read_is_free(self.search_state.budget):
-                number = int((self.search_state.budget - self.search_state.done).min())
-            else:
-                number = max(self.fewest_left, CHECK_EVERY)
+            left = self.search_state.budget - self.search_state.done
+            number = int(left.min()) if host_read_is_free(left) else max(self.fewest_left, CHECK_EVERY)
             self.steps_left = max(1, -(-number // self.search.settings.leaves))
         while self.steps_left:
             if pause():
@@ -242,6 +237,12 @@ class SelfPlay:
             self.search.simulate(self.search_state)
             self.steps_left -= 1
         return True
+
+    def _due(self) -> Tensor:
+        """Returns the games whose budget is spent; none if they are few and others will soon follow, at little cost."""
+        left = self.search_state.budget - self.search_state.done
+        due, least = (left <= 0).nonzero().squeeze(1), int(torch.where(left > 0, left, SOON + 1).min())
+        return due if len(due) >= FEWEST_DUE * self.num_games or least > SOON else due[:0]
 
     def _move(self, game_index: Tensor, collected: SelfPlayResult) -> None:
         """Plays a move in the games whose budget is spent (on a CPU all the given ones), replaces finished games, and

@@ -32,7 +32,7 @@ LONGEST = 9  # numbers of a line
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-def _compiled(function: Callable, **options: bool) -> Callable:
+def _compiled(function: Callable, **options: Any) -> Callable:
     """Compiles a function at its first call, and caches the result on disk. Indices are not checked.
 
     Numba trusts a cached result as long as the function's own file is unchanged, although helpers in other files may

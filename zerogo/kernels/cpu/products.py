@@ -6,27 +6,30 @@ Zen 4 core, torch 75 to 84. A row's sums do not depend on the other rows."""
 from collections.abc import Callable
 from functools import cache
 
-import llvmlite.binding
+import torch
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from torch import Tensor
 
 from zerogo.kernels.cpu import kernel, over_games
 
-FEATURES = llvmlite.binding.get_host_cpu_features()
-# Numbers in a vector, and vectors of sums in a block, half of the processor's registers. 0 without instructions that
-# multiply and add; LLVM would call a function for each number.
-LANES = 16 if FEATURES.get("avx512f") else 8 if FEATURES.get("fma") else 0
+FEATURES = set(cpu_target.target_context.codegen().magic_tuple()[2].split(","))  # for which Numba compiles
+# Numbers in a vector, and at most as many vectors of sums in a block: half of the registers. 0 without x86's fused
+# instructions; LLVM might call a function for each number.
+LANES = 16 if "+avx512f" in FEATURES else 8 if {"+avx2", "+fma"} <= FEATURES else 0
 MOST_ROWS = 8  # of a block
 FEWEST_ROWS = 8  # MKL rounds products of fewer rows in another way: of less than four, with AVX2
-FEWEST = 32  # products per thread
+FEWEST = 24  # products per thread, so that two share 49
 
 
 def multiply_(products: Tensor, x: Tensor, y: Tensor, adds: bool = False) -> None:
     """Writes the products of the first rows of x [G, M or more, K] and y [G, K, N] to products [G, M, N], float32, or
-    adds them. products is contiguous; if y is not, torch computes."""
+    adds them. products is contiguous; if y is not, or for numbers of columns that fill no vectors, torch computes."""
     _, height, width = products.shape
+    assert x.shape[1] >= height and x.shape[2] == y.shape[1] and x.dtype == y.dtype == products.dtype == torch.float32
+    assert products.is_contiguous() and len(x) == len(y) == len(products)
     vectors = _vectors(width)
     if vectors and y.is_contiguous() and not (adds and height % MOST_ROWS):
         arrays = (tensor.numpy() for tensor in (x, y, products))

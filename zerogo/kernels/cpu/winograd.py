@@ -51,11 +51,10 @@ def _of_weights(tile: int) -> Tensor:
 
 
 def in_tiles(weight: Tensor, side: int) -> Tensor:
-    """Returns the weights of a convolution, [outputs, inputs, 3, 3], for `convolve`: [products, outputs, inputs]
-    transposed, in the tiles with which a board of a side takes fewer multiplications; `convolve` sees which by their
-    number."""
-    planes = weight.permute(2, 3, 0, 1).reshape(9, -1)
-    return (_of_weights(_tile_for(side)) @ planes).view(-1, *weight.shape[:2]).transpose(1, 2)
+    """Returns the weights of a convolution, [outputs, inputs, 3, 3], for `convolve`: [products, inputs, outputs], in
+    the tiles with which a board of a side takes fewer multiplications; `convolve` sees which by their number."""
+    planes = weight.permute(2, 3, 1, 0)
+    return (_of_weights(_tile_for(side)) @ planes.reshape(9, -1)).view(-1, *planes.shape[2:])
 
 
 def convolve(x: Tensor, weights: Tensor, bias: Tensor | None, residual: Tensor | None, relu: bool) -> Tensor:
