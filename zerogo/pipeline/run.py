@@ -391,7 +391,7 @@ class Run:
         number = len(self.iteration.ahead.lengths) - (-number // players)
         while not is_over:  # pauses when the learners sync, which need not wait
             is_complete, finish = distributed.begin_all_reduce_max(self._facts(self._now()))
-            self.selfplay.play(number, None, None, False, self.iteration.ahead, is_complete)
+            self.selfplay.play(number, collected=self.iteration.ahead, pause=is_complete)
             is_over = self._handle_requests(finish=finish)
 
     def _set_learners(self, number: int) -> None:
