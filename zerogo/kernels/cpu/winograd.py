@@ -4,8 +4,8 @@ A tile of 5x5 outputs has 7x7 inputs. In another basis its convolution takes 49 
 channels instead of 225: 49 products of matrices (`products`). Tiles of 7x7 take 81 instead of 441. The kernels
 change the basis. With AVX2 and 64 boards a convolution is 1.5 to 2.5 times as fast as oneDNN's (9x9 with 32 channels,
 7x7 with 64), and errors are 1e-6 to 4e-5 of the result where oneDNN's are 3e-7. What is computed for a board does not
-depend on the number of boards, so one or two boards use tiles, too, for which oneDNN would take half the time. A NaN
-spreads over its tile."""
+depend on the number of boards, so one or two boards use tiles, too; oneDNN would take as long, or half the time where
+torch computes the products. A NaN spreads over its tile."""
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
