@@ -122,7 +122,7 @@ def test_a_rank_plays_on_while_others_learn(tmp_path: Path, monkeypatch) -> None
     assert len(ahead.lengths) >= 6 and not ahead.games
     with monkeypatch.context() as patched:
         begun.clear()
-        patched.setattr(playing.selfplay, "play", lambda number, *_: wanted.append(number))
+        patched.setattr(playing.selfplay, "play", lambda number, **_: wanted.append(number))
         playing._play_ahead(2)
     assert wanted == [len(ahead.lengths) + 2] * 3, "those of a snapshot count"
     kept = run.Iteration.of(playing.iteration.state_dict(), tiny.CPU)
