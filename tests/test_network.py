@@ -88,8 +88,7 @@ def test_the_copy_for_playing_agrees(settings, dtype, tolerance: float, num_glob
 @pytest.mark.parametrize("adds", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_products_of_small_matrices(m: int, k: int, n: int, adds: bool, threads: int, monkeypatch) -> None:
-    """The last block of rows overlaps another; 40 columns do not fill AVX-512's vectors; rows beyond those of the
-    result are left out."""
+    """Also where the last block of rows overlaps another; rows beyond those of the result are left out."""
     from zerogo.kernels.cpu import products
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)

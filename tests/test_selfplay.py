@@ -223,6 +223,14 @@ def test_two_leaves_a_step_hardly_change_a_search_of_four_moves(monkeypatch: pyt
     assert len(same) > 32 and sum(same) > 0.9 * len(same) and 8 <= min(numbers) < 16
 
 
+def test_a_few_games_wait_with_their_moves_only_for_others_that_soon_follow() -> None:
+    playing = table_games("selfplay.full_simulations=20", num_games=0)[0]
+    playing.search_state.done[0] = 20
+    assert playing._due().tolist() == [0], "the others need 20 more"
+    playing.search_state.done[1] = 15
+    assert not len(playing._due())
+
+
 def test_random_games_teach_no_policy() -> None:
     config = tiny.config("game.size=5", "game.move_cap=60")
     collected = random_games(config.game, 30, seed=4, first_game=100, device=tiny.CPU)

@@ -308,7 +308,7 @@ def measure_moves(config: Config, evaluator: Evaluator, device: torch.device) ->
     playing.states = replace(playing.states, cap=cap)
 
     def _play(seconds: float) -> SelfPlayResult:
-        until, late = time.monotonic() + seconds, [False]  # after moves: so they are whole
+        until, late = time.monotonic() + seconds, [False]  # at least one move of most games
         return playing.play(FAR, show=lambda _: late.append(time.monotonic() >= until), pause=lambda: late[-1])
 
     _play(0.0)  # the first move sets things up

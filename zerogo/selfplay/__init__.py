@@ -31,7 +31,7 @@ IN_FLIGHT = "states drawn plan is_first network_steps next_game budgets fewest_l
 NOT_KEPT = ("states", "tree", "repeated_states", "graph")
 # With PUCT, the temperature of the played move falls from START towards END, with a half-life of N plies (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
-FEWEST_DUE, SOON = 0.5, 8  # share of games, and simulations, for which moves wait on a CPU
+FEWEST_DUE, SOON = 0.5, 8  # a CPU moves once half of the games are due, or no other will be within 8 simulations
 CHECK_EVERY = 4  # simulations between checks for games whose search is over, where a check waits for the device
 SETTLED_END_SHARE = 0.9  # share of games that end once every point is pass-alive; the others teach when to pass
 OF_SEARCHES = tuple(field.name for field in fields(SearchState) if field.name not in NOT_KEPT)
@@ -239,7 +239,7 @@ class SelfPlay:
         return True
 
     def _due(self) -> Tensor:
-        """Returns the games whose budget is spent; none if they are few and others will soon follow, at little cost."""
+        """Returns the games whose budget is spent; none if they are few and another will soon follow."""
         left = self.search_state.budget - self.search_state.done
         due, least = (left <= 0).nonzero().squeeze(1), int(torch.where(left > 0, left, SOON + 1).min())
         return due if len(due) >= FEWEST_DUE * self.num_games or least > SOON else due[:0]

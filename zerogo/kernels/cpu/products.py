@@ -26,7 +26,7 @@ FEWEST = 24  # products per thread, so that two share 49
 
 def multiply_(products: Tensor, x: Tensor, y: Tensor, adds: bool = False) -> None:
     """Writes the products of the first rows of x [G, M or more, K] and y [G, K, N] to products [G, M, N], float32, or
-    adds them. products is contiguous; if y is not, or for numbers of columns that fill no vectors, torch computes."""
+    adds them. products is contiguous. torch computes if y is not, columns fill no vectors, or added blocks overlap."""
     _, height, width = products.shape
     assert x.shape[1] >= height and x.shape[2] == y.shape[1] and x.dtype == y.dtype == products.dtype == torch.float32
     assert products.is_contiguous() and len(x) == len(y) == len(products)
