@@ -11,7 +11,7 @@ from zerogo import cli
 ABOUT = "Answers KataGo's JSON analysis protocol on stdin and stdout."
 EXAMPLES = """
 examples:
-  zerogo analysis --checkpoint checkpoints/9x9 < queries.jsonl > answers.jsonl
+  zerogo analysis --checkpoint checkpoints/9x9.pt < queries.jsonl > answers.jsonl
 
 one JSON query per line, as in KataGo's docs/Analysis_Engine.md:
   {"id":"a","rules":"tromp-taylor","komi":24.5,"boardXSize":5,"boardYSize":5,"moves":[["B","C3"]],"maxVisits":100}

@@ -58,7 +58,7 @@ HELP = {
     "leaves": "leaves of one tree selected in one step",
     "spread": "standard deviation of the policy's logits over a board, about 2 in a trained network; 0: that of "
     "a fresh network",
-    "kernels": "plain: torch alone",
+    "kernels": "plain: mainly torch",
     "profile": "also print torch's profile of one more move, the most costly operations first",
     "superko": "which repetition is illegal",
     "config": "YAML file with the settings of the runs",

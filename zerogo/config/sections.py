@@ -209,7 +209,7 @@ class RunConfig(Section):
     processes: int | str = option(1, PROCESSES_WORDS, 1, 1024, choices=("auto",))
     threads: int = option(0, "CPU threads; 0: chosen automatically while running", 0, 1024)
     precision: str = option("auto", "number format of the network; auto: bfloat16 if faster", choices=PRECISIONS)
-    kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))
+    kernels: str = option("auto", "auto: Numba or Triton if installed; plain: mainly torch", choices=("auto", "plain"))
     directory: str = option("checkpoints", "folder of all runs")
     name: str = option("", "folder of this run in `directory`; empty: the config file's name")
     start_from: str = option("", "checkpoint whose weights a new run starts with, of any board size")

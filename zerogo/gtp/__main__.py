@@ -20,9 +20,9 @@ X is one of:
 
 examples:
   zerogo gtp --checkpoint checkpoints/quickstart-5x5.pt
-  zerogo gtp --checkpoint checkpoints/9x9 --simulations 400 --rules chinese --komi 7
+  zerogo gtp --checkpoint checkpoints/9x9.pt --simulations 400 --rules chinese --komi 7
   zerogo gtp --checkpoint mcts:500 --no-resign game.size=7
-  gogui-twogtp -black 'zerogo gtp --checkpoint checkpoints/9x9' -white 'gnugo --mode gtp' -size 9 -komi 7 -games 10
+  gogui-twogtp -black 'zerogo gtp --checkpoint checkpoints/9x9.pt' -white 'gnugo --mode gtp' -size 9 -komi 7 -games 10
 
 In Sabaki (Engines, Manage Engines) the path is zerogo, the arguments are gtp --checkpoint X with the full path of X.
 
@@ -38,7 +38,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     cli.add_overrides(parser)
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="X", help="who plays: a checkpoint, a run's folder, mcts:N or random")
-    simulations = {"help": "maximum simulations a move (default: {key}; with a clock none)"}
+    simulations = {"help": "maximum simulations a move (default: {key}; no limit with a clock)"}
     seed = {"help": "random seed (default: drawn, and printed to stderr)"}
     names = ("device", "precision", "threads", "config", "rules", "komi", "resign")
     cli.add_options(parser, *names, seed=seed, simulations=simulations)

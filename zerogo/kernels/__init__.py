@@ -210,6 +210,6 @@ def cache_folder() -> Path | None:
             for other in sorted(others, key=os.path.getmtime)[: 1 - KEPT_FOLDERS]:
                 shutil.rmtree(other, ignore_errors=True)
         if is_new:
-            print("Compiling CPU kernels (first run only; half a minute, or two if slow)", file=sys.stderr)
+            print("Compiling CPU kernels (first run only, 30 s to 2 min)", file=sys.stderr)
         return folder
     return None
