@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -19,7 +20,7 @@ from zerogo.pipeline import actors, snapshots
 from zerogo.pipeline.actors import Actor, Inbox
 from zerogo.pipeline.snapshots import RunState
 from zerogo.replay.shards import MOST_ABOUT, load_with_about, save_shard
-from zerogo.selfplay import SelfPlayResult
+from zerogo.selfplay import SelfPlay, SelfPlayResult
 from zerogo.system.signals import Signals
 from zerogo.system.telemetry import Progress
 
@@ -162,6 +163,10 @@ WRONG: dict[str, Callable[[Path], Any]] = {
     "network_step from": lambda path: changed(path, network_step=lambda step: step + 10_000),
     "root_value from nan": lambda path: changed(path, root_value=lambda value: value * torch.nan),
     "have different winners": lambda path: changed(path, value=lambda value: -value),
+    "different winners": lambda path: changed(
+        path, value=lambda value: value.where(torch.arange(len(value)) != 5, -value)
+    ),
+    "damaged (ValueError)": lambda path: np.savez(path, **dict(np.load(path), ply=np.zeros(1, ">i4"))),
     "its name says": lambda path: path.rename(path.with_name(f"{path.name[:22]}1.npz")),
     "about.games.ends[0]": lambda path: changed(path, lambda about: about["games"]["ends"].insert(0, "x")),
     "has moves 1180591620717411303424": lambda path: changed(path, lambda about: about["games"].update(moves=2**70)),
@@ -175,8 +180,10 @@ WRONG: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def test_what_is_damaged_or_foreign_is_set_aside_with_a_sentence(begun: Path, tmp_path: Path) -> None:
+def test_what_is_damaged_or_foreign_is_set_aside_with_a_sentence(begun: Path, tmp_path: Path, monkeypatch) -> None:
+    """Also where one sample of many is wrong."""
     run, said = shutil.copytree(begun / "tiny", tmp_path / "tiny"), []
+    monkeypatch.setattr(actors.sanity_checks, "MOST_SAMPLES", 8)
     bad, good = shards(run)
     changed(good, root_value=lambda value: value.sign() * (1 + 1e-6))  # as means of ones are rounded
     content, box, result = bad.read_bytes(), inbox(run, said), actors.SelfPlayResult()
@@ -218,6 +225,20 @@ def test_an_actor_that_is_stopped_on_a_full_disk_writes_no_game_twice(begun: Pat
     played = list((run / "games").glob(f"game-{actor.name}-*.sgf"))
     assert len(played) == actor.games == games_of(shards(run)) > 3
     assert inbox(run, said := []).take(SelfPlayResult(), 0, 1) == actor.games and not said
+
+
+def test_an_actor_without_memory_writes_what_is_finished(begun: Path, tmp_path: Path, monkeypatch) -> None:
+    run, play = shutil.copytree(begun / "tiny", tmp_path / "tiny"), SelfPlay.play
+
+    def play_and_fail(one: SelfPlay, number: int, *words: Any) -> None:
+        play(one, 3, *words)
+        raise torch.OutOfMemoryError("no memory left")
+
+    monkeypatch.setattr(SelfPlay, "play", play_and_fail)
+    actor, before = Actor(run, FEW, Signals([].append), Progress("actor", None, "games")), games_of(shards(run))
+    with pytest.raises(InputError, match="the actor ends: no memory left; [1-9]"):
+        actor.run()
+    assert games_of(shards(run)) == before + actor.games
 
 
 def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, monkeypatch) -> None:

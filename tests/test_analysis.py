@@ -283,7 +283,7 @@ def test_settings_of_all_queries() -> None:
 
 
 def test_config_files_of_katago(tmp_path: Path) -> None:
-    lines = ["# maxVisits = 1", "maxVisits = 12 # most", "reportAnalysisWinratesAs = white", "numAnalysisThreads=2"]
+    lines = ["# maxVisits = 1", "maxVisits = 12 # most", "reportAnalysisWinratesAs = w", "numAnalysisThreads=2"]
     (tmp_path / "a.cfg").write_text("\n".join([*lines, "wideRootNoise=0.25"]))
     found, unknown = AnalysisSettings().changed(read_config(tmp_path / "a.cfg"))
     assert found == AnalysisSettings(max_visits=12, perspective="WHITE", wide_root_noise=0.25)

@@ -24,7 +24,7 @@ from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch.distributed.launcher import api
 
 from zerogo import __main__ as commands
-from zerogo import tuning
+from zerogo import checkpoint, tuning
 from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import limits
 from zerogo.system import distributed, runtime
@@ -210,5 +210,8 @@ def test_train_starts_processes(is_rank: bool, tmp_path: Path, monkeypatch, caps
     words = ["--resume", "--run", "tiny", f"run.directory={tmp_path}"]
     commands.main_train(commands.parse_train(words))
     commands.main_train(commands.parse_train([*words, "run.processes=1"]))
-    assert calls == ["train" if is_rank else 3, "train"]
+    (tmp_path / "tiny" / "config.yaml").unlink()
+    checkpoint.save(checkpoint.path_of(tmp_path / "tiny", 1), tiny.fresh_checkpoint(tiny.config("run.processes=3")))
+    commands.main_train(commands.parse_train(words))
+    assert calls == ["train" if is_rank else 3, "train", "train" if is_rank else 3]
     assert is_rank or "3 processes share the work (run.processes)" in capsys.readouterr().out

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import threading
 import warnings
 from collections.abc import Callable, Container
 from itertools import chain, repeat
@@ -22,6 +23,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from zerogo import __main__ as commands
 from zerogo import checkpoint, config
+from zerogo.arena import pool
 from zerogo.board import new_games
 from zerogo.errors import InputError, Interrupted
 from zerogo.evaluator import Evaluator
@@ -237,10 +239,37 @@ def test_only_what_can_heal_is_waited_for(number: int) -> None:
         assert taken.retry_io(write) == "written" and taken.disk_seconds == sum(waits) == 2 * signals.PATIENCE
         assert "cannot write /some/file" in said[0] and "the run continues" in said[1]
         assert WORDS.get(number, "it needs a disk that can be written to") in said[0]
+
+        def write_in_a_thread() -> None:
+            refusals[:] = [True, False]
+            (thread := threading.Thread(target=taken.retry_io, args=(write,))).start()
+            thread.join()
+
+        write_in_a_thread()  # during which a run may be at work
+        taken.wait_for_thread(write_in_a_thread)
+        assert taken.disk_seconds == 3 * signals.PATIENCE
     else:
         with pytest.raises(OSError, match="/some/file"):
             taken.retry_io(write)
         assert not waits and not said
+
+
+def test_final_matches_wait_for_the_disk_and_take_no_time_of_the_run(tmp_path: Path, monkeypatch) -> None:
+    """A run that was resumed with more minutes trained for that much less."""
+    clock, refusals, add = [0.0], [OSError(errno.ENOSPC, "no room")], pool.add
+
+    def add_late(*words: object) -> None:
+        clock[0] += 1e6
+        if refusals:
+            raise refusals.pop()
+        add(*words)
+
+    monkeypatch.setattr(run.Run, "_now", lambda one: clock[0])
+    monkeypatch.setattr(Signals, "wait", lambda *_: None)
+    monkeypatch.setattr(pool, "add", add_late)
+    folder = tiny.run(tmp_path, "pipeline.final_matches=true", "pipeline.iterations=1")
+    assert len(pool.read(folder / pool.FILE)) == 1 and clock[0] == 2e6
+    assert checkpoint.load(snapshots.paths(folder)[-1]).counters["seconds"] == 0
 
 
 FAULTS = tables("lasting")["faults of the folder"]  # what is moved away, what comes in its place, what is said

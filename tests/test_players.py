@@ -56,6 +56,9 @@ def test_playouts_of_a_won_board_are_won_by_its_owner_whoever_moves(to_play: int
     whites = [[2 * colour for colour in row] for row in BLACKS]
     values = PlayoutEvaluator()(of_stones([whites] * 3, [Rules(5, -komi) for komi in komis], to_play)).value
     assert values.tolist() == [-value, 0.0, value]
+    legal = (own := of_stones([BLACKS], Rules(5))).stones.flatten(1) == 0  # its eyes: a search may forbid the pass
+    legal = torch.cat([legal, torch.zeros(1, 1, dtype=torch.bool)], dim=1)
+    assert torch.equal(PlayoutEvaluator()(own, legal).prior, legal / legal.sum())
 
 
 def score_of_playout(state: GameState, key: Tensor) -> float:

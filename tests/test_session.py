@@ -123,8 +123,9 @@ def test_avoid_and_allow() -> None:
     black, white = restrict(2, avoid=[(BLACK, {0, 4}, 3), (WHITE, {1}, 1), (BLACK, {0}, 2)])
     assert (black, white) == ((2, 0, 0, 0, 3), (0, 1, 0, 0, 0))
     assert restrict(2, allow=[(WHITE, {4}, 6)]) == ((0,) * 5, (6, 6, 6, 6, 0))
+    assert restrict(2, avoid=[(BLACK, {0}, 3)], allow=[(WHITE, {4}, 6)]) == ((3, 0, 0, 0, 0), (6, 6, 6, 6, 0))
     assert restrict(2) is None and restrict(2, allow=[(BLACK, range(5), 9)]) is None
-    for wrong in ({"avoid": [(WHITE, {1}, 1)], "allow": [(BLACK, {1}, 1)]}, {"allow": [(BLACK, {0}, 1)] * 2}):
+    for wrong in ({"avoid": [(BLACK, {0}, 1)], "allow": [(BLACK, {1}, 1)]}, {"allow": [(BLACK, {0}, 1)] * 2}):
         with pytest.raises(InputError, match="moves may be allowed once for each colour, and not together"):
             restrict(2, **wrong)
 

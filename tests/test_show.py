@@ -130,8 +130,8 @@ def test_text_alone_writes_no_file_and_planes_need_no_checkpoint(run: Callable, 
 
 def test_a_game_that_is_over_is_thought_about_as_after_one_pass(run: Callable, tmp_path: Path):
     (tmp_path / "over.sgf").write_text("(;SZ[3]KM[4.5]RU[Chinese];B[];W[])")
-    paths, printed = run(f"over.sgf --what candidates,visits,line,value {NETWORK} --text --out over.png")
-    assert "Black wins" in printed and "expects" in printed and paths[0].exists()
+    paths, printed = run(f"over.sgf --what policy,candidates,visits,line,value {NETWORK} --text --out over.png")
+    assert "pass 100" not in printed and "Black wins" in printed and "expects" in printed and paths[0].exists()
 
 
 @pytest.mark.parametrize(("words", "sentence"), TABLES["bad input"])

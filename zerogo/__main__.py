@@ -55,7 +55,7 @@ examples:
   zerogo selfplay --checkpoint checkpoints/quickstart --games 100
   zerogo selfplay --checkpoint checkpoints/9x9/checkpoints/step-00012000.pt --games 1000 --out games
   zerogo selfplay --watch checkpoints/9x9     plays for a run with replay.external=true, on any machine that sees its folder
-  torchrun --nproc-per-node 8 -m -- zerogo selfplay --checkpoint checkpoints/9x9 --games 100000  shared by 8 GPUs
+  torchrun --nproc-per-node 8 -m -- zerogo selfplay --checkpoint checkpoints/9x9.pt --games 100000  shared by 8 GPUs
 
 The settings are those of the checkpoint's run, unless --config or section.key=value replace them (`zerogo train --keys` lists them).
 """  # noqa: E501
@@ -65,7 +65,7 @@ a player is one of:
   random           plays any legal move that does not fill one of its eyes
   mcts:200         tree search with 200 random playouts a move, without a network
   a checkpoint     a file, or a run's folder: its newest checkpoint
-  self             only as the second player: the first player again
+  self             the first player plays itself; allowed only as the second player
   gnugo:10         GNU Go at a level from 0 to 15 (Debian, Ubuntu: apt install gnugo)
   pachi:1000       Pachi with 1000 playouts a move
   katago:200       KataGo with 200 visits a move; katago:200:MODEL:CONFIG where it does not find its files by itself
@@ -73,10 +73,10 @@ a player is one of:
 
 examples:
   zerogo evaluate checkpoints/quickstart random --games 200
-  zerogo evaluate checkpoints/9x9 checkpoints/9x9-small mcts:200 --games 400 --simulations 64
+  zerogo evaluate checkpoints/9x9.pt checkpoints/9x9-cpu.pt mcts:200 --games 400 --simulations 64
   zerogo evaluate random mcts:100 --games 20 game.size=5 game.komi=24.5
-  zerogo evaluate checkpoints/9x9 gnugo:10 --games 100 --out match && echo done
-  zerogo evaluate checkpoints/9x9 gnugo:10 --games 100 --out match --resume      # after an interruption
+  zerogo evaluate checkpoints/9x9.pt gnugo:10 --games 100 --out match && echo done
+  zerogo evaluate checkpoints/9x9.pt gnugo:10 --games 100 --out match --resume   # after an interruption
   zerogo evaluate --ratings checkpoints/9x9 --curve curve.png                    # from the run's own matches
 
 An engine that crashes, is silent for evaluation.engine_seconds, or plays an illegal move loses that game, and the match
@@ -94,7 +94,7 @@ a player is one of:
 examples:
   zerogo play --size 7                                     # you are Black, against the 7x7 network
   zerogo play --white checkpoints/quickstart-5x5.pt        # the board and the rules are the network's
-  zerogo play --black checkpoints/9x9 --white human --handicap 2 --save game.sgf
+  zerogo play --black checkpoints/9x9.pt --white human --handicap 2 --save game.sgf
   zerogo play --sgf game.sgf --move 30                     # continue a game after its 30th move
 
 During the game, type help for the commands.
@@ -114,8 +114,8 @@ WHAT is one or several of these, with commas:
 
 examples:
   zerogo show game.sgf
-  zerogo show game.sgf --move 40 --what policy,ownership --checkpoint checkpoints/9x9
-  zerogo show game.sgf --move all --what candidates,value --checkpoint checkpoints/9x9 --out game.gif
+  zerogo show game.sgf --move 40 --what policy,ownership --checkpoint checkpoints/9x9.pt
+  zerogo show game.sgf --move all --what candidates,value --checkpoint checkpoints/9x9.pt --out game.gif
   zerogo show --what policy --checkpoint checkpoints/quickstart-5x5.pt --text
   zerogo show game.sgf --move 12 --what planes --features zero17
 """
@@ -146,7 +146,7 @@ def parse_train(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = cli.make_parser("train", TRAIN, TRAIN_EXAMPLES)
     add = parser.add_argument
     add("--config", type=Path, metavar="FILE", help="YAML settings (default: configs/quickstart.yaml)")
-    add("--run", metavar="NAME", help="the run's folder (default: run.name, or the config file's name)")
+    add("--run", metavar="NAME", help="of checkpoints/NAME, the run's folder (default: run.name or the config's name)")
     add("--resume", action="store_true", help="resume the run; without --config, use its saved settings")
     add("--from", dest="origin", metavar="CHECKPOINT", help="start with this network's weights; any board size")
     add("--export", type=cli.new_file, metavar="FILE", help="write the run's newest network to FILE, and exit")
@@ -199,6 +199,7 @@ def main_train(arguments: argparse.Namespace) -> None:
         print(describe(arguments.markdown))
         return
     from zerogo import checkpoint
+    from zerogo.config import with_overrides
     from zerogo.pipeline import limits, snapshots, train
     from zerogo.system import distributed
 
@@ -215,6 +216,9 @@ def main_train(arguments: argparse.Namespace) -> None:
         overrides, saved = resumed_overrides(arguments, config), None
         with contextlib.suppress(InputError):  # of a damaged config.yaml, which the run replaces
             saved = overrides is not None and snapshots.config_of(config.run.folder, None, overrides)
+        with contextlib.suppress(InputError):  # `train` says what is wrong
+            if overrides is not None and not (saved or any(one.startswith("run.processes=") for one in overrides)):
+                saved = with_overrides(snapshots.newest(config.run.folder).config, overrides)
         settings = saved or config
         if not launches(settings, lambda number: limits.most_processes(settings, number)):
             train(config, arguments.resume, overrides)

@@ -25,8 +25,10 @@ def shorten_path(path: Any) -> str:
 
 def one_line(error: object) -> str:
     """Returns how a message names another library's error: its text in one line of at most `LONGEST_REASON`
-    characters, or its type if it has none."""
-    return " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
+    characters, or its type if it has none; of an error of the disk the file and the reason."""
+    is_of_disk = isinstance(error, OSError) and error.strerror
+    text = f"{error.filename or 'a file'}: {error.strerror}" if is_of_disk else str(error)
+    return " ".join(text.split())[:LONGEST_REASON] or type(error).__name__
 
 
 class InputError(ValueError):

@@ -332,7 +332,7 @@ def _plain(value: Any) -> Any:
 
 
 def _perspective(name: str, value: Any, *_: float) -> str:
-    word = value.upper() if isinstance(value, str) else value
+    word = {"B": "BLACK", "W": "WHITE"}.get(str(value).upper(), str(value).upper())
     if word not in PERSPECTIVES:
         raise InputError(f"{name} is {quote_json(value)}; allowed are {', '.join(PERSPECTIVES)}")
     return word

@@ -27,7 +27,7 @@ from zerogo.game import Colour
 from zerogo.gtp.engine import ANY, COMMANDS, Command, GtpEngine
 from zerogo.gtp.protocol import Reply, colour, integer, real, truth, vertex
 from zerogo.players import katago
-from zerogo.players.analyst import Analysis, Candidate
+from zerogo.players.analyst import Analysis, Candidate, without_second_pass
 from zerogo.players.katago import COLOUR_WORDS, gtp_words, why_refused
 from zerogo.players.session import Entry, Restrictions, restrict
 from zerogo.rules import coords
@@ -246,7 +246,7 @@ def kata_raw_nn(engine: GtpEngine, *arguments: str) -> str:
     for word in words:
         real(word, "optimism", 0, 1)
     engine.require_size(engine.size)
-    state = engine.game.tensor(engine.analyst.device, player)
+    state = without_second_pass(engine.game.tensor(engine.analyst.device, player))
     legal = board.legal_actions(state)[0].cpu().numpy()
     rows = [_raw_lines(turn, engine.analyst.evaluate(state, turn=turn), legal, -player.sign) for turn in turns]
     return "\n".join(["", *rows])

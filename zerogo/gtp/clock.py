@@ -22,7 +22,7 @@ KGS_KINDS = {"none": "", "absolute": "M", "byoyomi": "M S PERIODS", "canadian": 
 KATA_KINDS = KGS_KINDS | {"fischer": "M INCREMENT", "fischer-capped": "M INCREMENT MOST_MAIN MOST_A_MOVE"}
 COMMAND_KINDS = {"kgs-time_settings": KGS_KINDS, "kata-time_settings": KATA_KINDS}
 MIN_SECONDS = 0.01  # of a move, which has at least one step of the search
-MAX_SECONDS = 10.0**7  # of main time or a period
+MAX_SECONDS = 10.0**9  # of main time or a period
 MAX_NUMBER = 10**6  # of moves or periods
 # Moves of one side in a game, per point of the board, and the fewest that are assumed to be left.
 MOVES_A_POINT, MIN_MOVES_A_POINT = 0.45, 0.15
@@ -79,8 +79,8 @@ class Clock:
             self.restart(Settings("absolute", main))
 
     def report(self, player: Colour, seconds: float, number: int) -> None:
-        """Sets one clock to the controller's (`time_left`); number 0 is main time."""
-        self.left[player] = TimeLeft(max(0.0, seconds), number)
+        """Sets one clock to the controller's (`time_left`); number 0 is main time, as is any without periods."""
+        self.left[player] = TimeLeft(max(0.0, seconds), number * (self.settings.kind in ("byoyomi", "canadian")))
         self.is_reported = True
 
     def seconds(self, player: Colour, moves_left: int) -> float | None:

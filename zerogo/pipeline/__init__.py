@@ -129,8 +129,7 @@ def say_what_is_saved(directory: Path) -> Iterator[None]:
         elif saved:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved[0].stat().st_mtime))
             rest = f"the state of {when} is saved in {saved[0]}; --resume continues from it"
-        what = f"{error.filename or 'a file'}: {error.strerror or error}" if is_of_disk else one_line(error)
-        raise InputError(f"the run ends: {what}; {rest}") from error
+        raise InputError(f"the run ends: {one_line(error)}; {rest}") from error
 
 
 def _planned(config: Config) -> str:
@@ -185,7 +184,8 @@ def _run_to_end(config: Config, directory: Path, start: Checkpoint | None, signa
             # A checkpoint may be younger than the older snapshot.
             start, rate = next((one for one in older if one.step <= last), None), config.training.learning_rate
             if start is None:
-                raise InputError(_hopeless(error, rollback.number - 1, last, config)) from None
+                sentence = _hopeless(error, rollback.number - 1, last, config)
+                raise InputError(sentence if distributed.is_rank0() else "") from None
             config = replace(config, training=replace(config.training, learning_rate=rate / 2))
             again = f"rollback {rollback.number} in a row" if rollback.number > 1 else "rollback"
             again += f" to step {start.step} ({start.source})"

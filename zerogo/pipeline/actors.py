@@ -23,13 +23,13 @@ import numpy as np
 import torch
 
 from zerogo import checkpoint as checkpoints
-from zerogo import cli, kernels
+from zerogo import cli, kernels, tuning
 from zerogo.board import rng
 from zerogo.board.rng import Purpose
 from zerogo.checkpoint import Checkpoint
 from zerogo.cli import Setup
 from zerogo.config import Config, GameConfig, with_overrides
-from zerogo.errors import InputError, Interrupted
+from zerogo.errors import InputError, Interrupted, one_line
 from zerogo.evaluator import SEARCH_HEADS, Evaluator
 from zerogo.pipeline import limits, sanity_checks
 from zerogo.pipeline.matches import load_player
@@ -213,8 +213,9 @@ class Inbox:
             raise InputError(f"shard {path} is {about['shard']} of {about['actor'][:40]}; its name says another")
         if wrong := _of_games(about["games"], samples, shard.samples) or self._of_samples(samples, about, step):
             raise InputError(f"shard {path} {wrong}")
-        if broken := sanity_checks.broken(sanity_checks.of_samples(samples)):
-            raise InputError(f"shard {path}: {broken[0]}")
+        for part in torch.arange(len(samples)).split(sanity_checks.MOST_SAMPLES):
+            if broken := sanity_checks.broken(sanity_checks.of_samples(samples.select(part))):
+                raise InputError(f"shard {path}: {broken[0]}")
         return samples, about["games"]
 
     def _of_samples(self, samples: Samples, about: dict[str, Any], step: int) -> str:
@@ -289,17 +290,20 @@ class Actor:
         self.collected, self._written, self._next_look = SelfPlayResult(), time.monotonic(), 0.0
 
     def run(self) -> None:
-        """Plays until a signal requests an exit, then writes the finished games. Raises InputError for a fault of the
-        disk that no waiting heals."""
+        """Plays until a signal requests an exit or memory is lacking, then writes the finished games. Raises InputError
+        for a lack of memory and for a fault of the disk that no waiting heals."""
         try:
             while True:
                 self._play()
         except Interrupted:
             self._write()
             raise
-        except OSError as error:
-            what = f"{error.filename or 'a file'}: {error.strerror or error}"
-            raise InputError(f"the actor ends: {what}; {self.games} games are written") from error
+        except (OSError, MemoryError, RuntimeError) as error:
+            if not isinstance(error, OSError):
+                if not tuning.lacks_memory(error):
+                    raise
+                self._write()
+            raise InputError(f"the actor ends: {one_line(error)}; {self.games} games are written") from error
 
     def _play(self) -> None:
         """Plays until it is time to look around, and writes what is due."""

@@ -128,9 +128,10 @@ class Matches:
             on_rank0(print, line, flush=True)
             results.append(result)
             numbers |= of_match
-            on_rank0(pool.add, directory / pool.FILE, result)
+            on_rank0(telemetry.call, pool.add, directory / pool.FILE, result)
         if distributed.is_rank0():
-            telemetry.scalars(checkpoint.step, numbers | self._report(results, checkpoint, directory))
+            ratings = telemetry.call(self._report, results, checkpoint, directory)
+            telemetry.scalars(checkpoint.step, numbers | ratings)
 
     def _report(self, results: Sequence[MatchResult], checkpoint: Checkpoint, directory: Path) -> dict[str, float]:
         """Writes a report of final matches for each board, and returns the charts' numbers of the ratings, by tag."""
@@ -297,6 +298,7 @@ def best_steps(folder: Path, size: int) -> list[int]:
     return [int(name.rpartition("@")[2]) for name in pool.strongest(met, size, names)]
 
 
+MASKED = (*signals.LEAVING, signals.SAVING)
 # What the matches of a checkpoint showed: lines to print, and the charts' numbers by tag, None where they have failed.
 Played = tuple[list[str], dict[str, float] | None]
 
@@ -324,7 +326,9 @@ class BackgroundMatches:
         spawn = multiprocessing.get_context("spawn")  # a fork would share CUDA and the threads' locks
         self._results, sender = spawn.Pipe(duplex=False)
         self._process = spawn.Process(target=_play, args=(sender, self.matches, path), daemon=True)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, MASKED)  # until it ignores them: it inherits the mask
         self._process.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         atexit.register(self._process.kill)  # else multiprocessing sends SIGTERM, see `_play`, and waits for its end
         sender.close()  # the child's copy is the only one left, so its death is seen
         self.path, self.step, self.begun = path, step, seconds
@@ -375,8 +379,9 @@ class BackgroundMatches:
 
 def _play(results: Connection, matches: Matches, path: Path) -> None:
     """Plays the matches of a checkpoint and sends what they showed."""
-    for number in (*signals.LEAVING, signals.SAVING):  # these are for the run, which ends this process itself
+    for number in MASKED:  # these are for the run, which ends this process itself
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, MASKED)
     runtime.end_with_parent()  # when the run has been killed, nobody would read the results
     _yield_to_run(matches)
     lines, numbers = [], {}

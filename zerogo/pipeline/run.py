@@ -99,7 +99,7 @@ class Run:
         self.signals, self.directory = signals, directory
         self._clock = self._now()
         if start is not None:
-            checkpoints.require_compatible(start, config)
+            distributed.run_and_sync_errors(checkpoints.require_compatible, start, config)
         self.state = RunState() if start is None else RunState.of(start.counters)
         if not config.evaluation.gate:
             self.state.players.clear()
@@ -109,7 +109,7 @@ class Run:
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
         # Raises InputError at once for an opponent that does not exist.
         earlier = () if start is None else start.config.evaluation.opponents
-        self.matches = Matches(config, self.device, self.dtype, earlier)
+        self.matches = distributed.run_and_sync_errors(Matches, config, self.device, self.dtype, earlier)
         self.config = config
         self.config, why = limits.pick_slots(config, start and start.config, self._evaluator, self.device)
         if self.config.selfplay.slots != config.selfplay.slots:  # `limits.plan` did not know the number
@@ -156,7 +156,7 @@ class Run:
         encoder = make_encoder(config.features.encoder, config.features.komi_input)
         trainer = Trainer(network, encoder, config.training, config.network.heads, self.device, self.dtype)
         if config.run.start_from and start is None:
-            trainer.start_from(checkpoints.weights_for(config))
+            trainer.start_from(distributed.run_and_sync_errors(checkpoints.weights_for, config))
         return trainer
 
     def _open_replay(self, config: Config, start: Checkpoint | None) -> Replay:
@@ -256,6 +256,7 @@ class Run:
             with self.signals.interruptible():
                 self.matches.final(self._checkpoint(), self.telemetry, self.directory)
             self._save()  # with the results
+        self._clock = self._now()  # matches do not count as time of the run
         self._snapshot()
 
     def _introduce(self, why: str) -> Progress:
@@ -406,10 +407,10 @@ class Run:
         is_asked, is_over = self._sync_ranks(is_over, finish)
         if is_asked:
             self._snapshot()
-            self.signals.exit_signal = int(distributed.all_reduce_max([self.signals.exit_signal])[0])
-            if self.signals.exit_signal:
+            if number := int(distributed.all_reduce_max([self.signals.exit_signal])[0]):
+                self.signals.exit_signal = number  # a signal meanwhile is not lost
                 self.signals.log(f"the run is saved; zerogo train --resume {self.config.run.options} continues it")
-            self.signals.leave_if_asked()  # now that the snapshot is whole
+                self.signals.leave_if_asked()  # now that the snapshot is whole
         return is_over
 
     def _run_checks(self, figures: dict[str, float]) -> None:
@@ -417,9 +418,9 @@ class Run:
         try:
             for sentence in self.checks.look(figures, self.trainer.steps):
                 self._line.note(f"warning: {sentence}")
-        except InputError:
+        except InputError as error:  # on all ranks
             self.telemetry.scalars(self.trainer.steps, figures)
-            raise
+            raise error if distributed.is_rank0() else InputError() from None
 
     def _sanity_figures(self, numbers: dict[str, float]) -> dict[str, float]:
         """Returns the figures of an iteration's sanity checks. numbers: the means of its training metrics."""
@@ -510,8 +511,7 @@ class Run:
         step, run, resignation = self.trainer.steps, self.state, self.selfplay.resignation
         numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(step).items()}
         numbers |= {"time/minutes": run.seconds / 60, "time/iterations": run.iterations, "time/games": run.finished}
-        if run.players:
-            numbers["selfplay/network_step"] = run.players[-1]
+        numbers |= {"selfplay/network_step": run.players[-1]} if run.players else {}
         if self.config.selfplay.resign_share:
             numbers["selfplay/resign_threshold"] = resignation.threshold
             numbers["selfplay/resign_false_positive"] = resignation.measured
@@ -558,7 +558,7 @@ class Run:
         self._require_finite()
         self._sync_ranks()
         self._write_games()
-        self.replay.flush()
+        self.signals.wait_for_thread(self.replay.flush)
         begun, iteration = time.monotonic(), self.iteration
         name = "ahead" if iteration.is_learning else "collected"
         iteration = replace(iteration, **{name: snapshots.of_all_ranks(getattr(iteration, name))})

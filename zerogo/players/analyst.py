@@ -101,6 +101,8 @@ class Analyst(SearchPlayer):
 
         quick: whether one symmetry is used instead of all eight. turn: the symmetry to use, 0 to 7, None for the usual
         ones; it does not affect playouts."""
+        if isinstance(self.evaluator, Evaluator):  # no network has seen a game that is over
+            states = without_second_pass(states)
         if turn is not None and isinstance(self.evaluator, Evaluator):
             evaluation = self.evaluator.evaluate_turned(states, turn)
         else:

@@ -54,7 +54,8 @@ class PlayoutEvaluator:
         scores = self.scores(owned, state)
         results = torch.sign(scores)
         prior = torch.where(sensible, _first_moves(first.flatten(2), results, scores, state.rules.size), 0.0)
-        prior = prior / prior.sum(1, keepdim=True)
+        even = legal / legal.sum(1, keepdim=True)  # where a search forbids all sensible moves
+        prior = torch.where(sensible.any(1, keepdim=True), prior / prior.sum(1, keepdim=True), even)
         return Evaluation(prior, results.mean(1), owned.mean(1), scores.mean(1))
 
     def scores(self, owned: Tensor, state: board.State) -> Tensor:

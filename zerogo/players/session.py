@@ -39,9 +39,9 @@ def restrict(size: int, avoid: Iterable[Entry] = (), allow: Iterable[Entry] = ()
     """Returns the restrictions of one game, None where everything may be played; size: N.
 
     avoid: the actions may not be played; of several entries for one the last counts. allow: nothing else may be played.
-    Raises InputError where allow is given together with avoid, or twice for a colour."""
+    Raises InputError where a colour has both, or allow twice."""
     avoid, allow = list(avoid), list(allow)
-    if len({colour for colour, _, _ in allow}) < len(allow) or (avoid and allow):
+    if len({colour for colour, _, _ in allow}) < len(allow) or {one[0] for one in avoid} & {one[0] for one in allow}:
         raise InputError("moves may be allowed once for each colour, and not together with moves to avoid")
     every = range(size * size + 1)
     until = {colour: [0] * len(every) for colour in Colour}

@@ -101,6 +101,7 @@ def load_with_about(path: str | Path) -> tuple[Samples, Any]:
         ):
             arrays = _read_arrays(archive, f"replay shard {path}")
         about = bounds.parse_json(arrays.pop("about").tobytes(), MOST_ABOUT) if "about" in arrays else None
+        return _checked(path, arrays), about
     except InputError:
         raise
     except Exception as error:  # NumPy and zipfile raise many types for a damaged archive
@@ -108,7 +109,6 @@ def load_with_about(path: str | Path) -> tuple[Samples, Any]:
             raise
         what = f"is cut short or damaged ({type(error).__name__}); it must be a whole file of samples"
         raise InputError(f"replay shard {path} {what}") from error
-    return _checked(path, arrays), about
 
 
 def _read_arrays(archive: zipfile.ZipFile, where: str) -> dict[str, np.ndarray]:

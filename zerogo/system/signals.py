@@ -32,12 +32,12 @@ class Signals(contextlib.AbstractContextManager):
     exit_signal: the number of the signal that requests an exit, 0 for none. snapshot_requested: whether a signal
     requests a snapshot. log: prints a line for the user; log_io: prints a line about the disk that this process writes
     to. require_folder: called before each attempt to write; raises OSError where the run's folder is gone.
-    disk_seconds: for the disk, by the main thread."""
+    disk_seconds: for the disk, by the main thread, or by another for which that waits."""
 
     def __init__(self, note: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)) -> None:
         self.exit_signal, self.snapshot_requested, self.log, self.log_io = 0, False, note, note
         self.require_folder: Callable[[], None] = lambda: None
-        self.disk_seconds = 0.0
+        self.disk_seconds, self._awaits_thread = 0.0, False
         self._asked_at: float | None = None  # by a signal to this process itself, not to another rank
         self._at_once = 0
         self._before: dict[int, Any] = {}
@@ -113,12 +113,18 @@ class Signals(contextlib.AbstractContextManager):
                     self.wait(PATIENCE)
                 except Interrupted as interrupted:
                     raise Interrupted(interrupted.number, f"; {said}") from None
-                if threading.current_thread() is threading.main_thread():
+                if self._awaits_thread or threading.current_thread() is threading.main_thread():
                     self.disk_seconds += PATIENCE
             else:
                 if said:
                     self.log_io("the disk can be written to again; the run continues")
                 return result
+
+    def wait_for_thread(self, work: Callable[[], object]) -> None:
+        """Calls work(), which waits until another thread has written something."""
+        self._awaits_thread = True
+        work()
+        self._awaits_thread = False
 
     def wait(self, seconds: float) -> None:
         """Waits, in any thread. Raises Interrupted where a signal has requested an exit or does so meanwhile."""

@@ -51,7 +51,7 @@ class Telemetry(contextlib.AbstractContextManager):
         sizes: Mapping[str, int] | None = None,
         call: Callable[..., Any] = lambda work, *arguments: work(*arguments),
     ) -> None:
-        self.directory, self._call = Path(directory), call
+        self.directory, self.call = Path(directory), call
         self.directory.mkdir(parents=True, exist_ok=True)
         self.path = self.directory / METRICS_FILE
         self.path.touch()
@@ -79,7 +79,7 @@ class Telemetry(contextlib.AbstractContextManager):
             with open(self.path, "rb") as lines:
                 file.writelines(itertools.compress(lines, is_kept))
 
-        self._call(write_atomically, self.path, _copy)
+        self.call(write_atomically, self.path, _copy)
 
     def sizes(self) -> dict[str, int]:
         """Returns how many bytes each file holds, all of them on the disk: what a snapshot keeps."""
@@ -119,7 +119,7 @@ class Telemetry(contextlib.AbstractContextManager):
         if self._events is None:
             numbers = [int(digits[0]) for path in self.directory.iterdir() if (digits := NUMBER.findall(path.name))]
             name = EVENTS.format(f"{max([int(seconds), *(n + 1 for n in numbers)]):010d}")
-            self._events = self._call(_Appended, self.directory / name, "a")
+            self._events = self.call(_Appended, self.directory / name, "a")
             events.insert(0, Event(wall_time=seconds, file_version="brain.Event:2"))
             if self._resume_step is not None:
                 forget = SessionLog(status=SessionLog.START)
@@ -127,7 +127,7 @@ class Telemetry(contextlib.AbstractContextManager):
         writer = RecordWriter(stream)
         for event in events:
             writer.write(event.SerializeToString())
-        self._call(self._events.append, stream.getvalue())
+        self.call(self._events.append, stream.getvalue())
 
     def scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Writes a step's numbers (or one-element tensors, from their device), named "area/quantity_unit"."""
@@ -137,7 +137,7 @@ class Telemetry(contextlib.AbstractContextManager):
         self._write_events(step, (scalar(name, number) for name, number in numbers.items()), now)
         record = {"step": int(step), "time": round(now, 3)}
         record |= {name: number if math.isfinite(number) else None for name, number in numbers.items()}
-        self._call(self._lines.append, (json.dumps(record) + "\n").encode())
+        self.call(self._lines.append, (json.dumps(record) + "\n").encode())
 
     def image(self, tag: str, pixels: Any, step: int) -> None:
         """Writes a picture: an array uint8 [height, width, 3]."""
