@@ -55,7 +55,7 @@ FEW, _module_for = ("tree", "roots", "draws"), kernels.module_for
 
 
 def counted(function: Callable) -> Callable:
-    reason = "only the pretended CUDA device counts launches and waits"
+    reason = "only the simulated CUDA device counts launches and waits"
     return pytest.mark.gpu(pytest.mark.skipif(pretend_cuda is None, reason=reason)(function))
 
 
@@ -63,7 +63,7 @@ def counted(function: Callable) -> Callable:
 def test_on_the_pretended_device(marks: str) -> None:
     # A build with CUDA has registered its own hooks, and refuses others.
     if torch.version.cuda or shutil.which("g++") is None or not sys.platform.startswith("linux"):
-        pytest.skip("the pretended CUDA device is for Linux with g++ and a build of torch without CUDA")
+        pytest.skip("the simulated CUDA device is for Linux with g++ and a build of torch without CUDA")
     pytest.importorskip("triton")
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks]
     words += [__file__, str(HERE / "pretended" / "test_device.py")]

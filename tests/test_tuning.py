@@ -1,5 +1,5 @@
 """What is chosen by measuring: precisions and kernels by what a process of its own says, which may die; batches on
-pretended devices; threads on pretended machines."""
+simulated devices; threads on pretended machines."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ BATCHES = TABLES["batches"]
 
 
 def device(overhead: float, each: float) -> Callable[[int], float]:
-    """Returns the speed of a pretended device: seconds of a call whatever its size, and seconds of each position."""
+    """Returns the speed of a simulated device: seconds of a call whatever its size, and seconds of each position."""
     return lambda size: size / (overhead + each * size)
 
 

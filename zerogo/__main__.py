@@ -146,7 +146,7 @@ def parse_train(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = cli.make_parser("train", TRAIN, TRAIN_EXAMPLES)
     add = parser.add_argument
     add("--config", type=Path, metavar="FILE", help="YAML settings (default: configs/quickstart.yaml)")
-    add("--run", metavar="NAME", help="of checkpoints/NAME, the run's folder (default: run.name or the config's name)")
+    add("--run", metavar="NAME", help="the run's folder is checkpoints/NAME (default: run.name or the config's name)")
     add("--resume", action="store_true", help="resume the run; without --config, use its saved settings")
     add("--from", dest="origin", metavar="CHECKPOINT", help="start with this network's weights; any board size")
     add("--export", type=cli.new_file, metavar="FILE", help="write the run's newest network to FILE, and exit")
@@ -216,8 +216,9 @@ def main_train(arguments: argparse.Namespace) -> None:
         overrides, saved = resumed_overrides(arguments, config), None
         with contextlib.suppress(InputError):  # of a damaged config.yaml, which the run replaces
             saved = overrides is not None and snapshots.config_of(config.run.folder, None, overrides)
+        is_known = distributed.is_rank_of_launcher() or any(one.startswith("run.processes=") for one in overrides or ())
         with contextlib.suppress(InputError):  # `train` says what is wrong
-            if overrides is not None and not (saved or any(one.startswith("run.processes=") for one in overrides)):
+            if overrides is not None and not saved and not is_known:
                 saved = with_overrides(snapshots.newest(config.run.folder).config, overrides)
         settings = saved or config
         if not launches(settings, lambda number: limits.most_processes(settings, number)):

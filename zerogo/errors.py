@@ -26,8 +26,8 @@ def shorten_path(path: Any) -> str:
 def one_line(error: object) -> str:
     """Returns how a message names another library's error: its text in one line of at most `LONGEST_REASON`
     characters, or its type if it has none; of an error of the disk the file and the reason."""
-    is_of_disk = isinstance(error, OSError) and error.strerror
-    text = f"{error.filename or 'a file'}: {error.strerror}" if is_of_disk else str(error)
+    is_of_disk = isinstance(error, OSError) and error.strerror and error.filename is not None
+    text = f"{error.filename}: {error.strerror}" if is_of_disk else str(error)
     return " ".join(text.split())[:LONGEST_REASON] or type(error).__name__
 
 

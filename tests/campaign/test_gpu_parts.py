@@ -1,5 +1,5 @@
 """The parts of `zerogo bench gpu` as processes of their own, run on the CPU: what is judged, and what becomes of parts
-that fail or don't end. On the pretended CUDA device (`tests/pretended`) all parts, and two ranks of a run. With two
+that fail or don't end. On the simulated CUDA device (`tests/pretended`) all parts, and two ranks of a run. With two
 GPUs games on the second (`-m gpu`)."""
 
 import json
@@ -98,7 +98,7 @@ HERE = Path(__file__).parent
 
 
 def pretended(*folders: Path) -> dict[str, str]:
-    """Returns the environment of a process with the pretended device, which also imports from other folders."""
+    """Returns the environment of a process with the simulated device, which also imports from other folders."""
     paths = map(str, (HERE.parent / "pretended", HERE.parents[1], HERE.parent, HERE, *folders))
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
 

@@ -1,4 +1,4 @@
-"""A pretended CUDA device: tensors that say `cuda:0`, hold their data on the CPU, and refuse what CUDA refuses.
+"""A simulated CUDA device: tensors that say `cuda:0`, hold their data on the CPU, and refuse what CUDA refuses.
 
     PYTHONPATH=tests/pretended TRITON_INTERPRET=1 python train.py …          (or python -m pytest -m gpu tests/…)
 

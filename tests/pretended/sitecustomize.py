@@ -1,4 +1,4 @@
-"""Python imports this as it starts where this folder is in PYTHONPATH: then there is a pretended CUDA device."""
+"""Python imports this as it starts where this folder is in PYTHONPATH: then there is a simulated CUDA device."""
 
 import pretend_cuda
 

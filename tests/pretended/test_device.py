@@ -1,4 +1,4 @@
-"""The pretended CUDA device itself: it waits where CUDA waits, and refuses what CUDA refuses. Run on it by
+"""The simulated CUDA device itself: it waits where CUDA waits, and refuses what CUDA refuses. Run on it by
 `test_on_cuda.test_on_the_pretended_device`."""
 
 import sys
@@ -10,7 +10,7 @@ import torch
 
 pytestmark = pytest.mark.gpu
 if (pretend_cuda := sys.modules.get("pretend_cuda")) is None:
-    pytest.skip("Python has not imported the pretended device at its start", allow_module_level=True)
+    pytest.skip("Python has not imported the simulated device at its start", allow_module_level=True)
 
 
 @pytest.mark.parametrize("inference", [False, True])

@@ -141,7 +141,7 @@ class Matches:
                 met, paired = pool.read(directory / pool.FILE), [result for result in here if result.is_paired]
                 numbers |= elo_numbers(met, size, here[0].name_a, self.names_of_board(size)[0])
                 names = list(dict.fromkeys(name for one in paired or here for name in (one.name_a, one.name_b)))
-                folder = directory / f"{size}x{size}" if game.sizes else directory
+                (folder := directory / f"{size}x{size}" if game.sizes else directory).mkdir(exist_ok=True)
                 ratings = rating_table(names, paired) if paired else []
                 print(f"  {write_report(folder, here, names, ratings, checkpoint.config.to_dict())} shows them")
         return numbers
@@ -298,7 +298,6 @@ def best_steps(folder: Path, size: int) -> list[int]:
     return [int(name.rpartition("@")[2]) for name in pool.strongest(met, size, names)]
 
 
-MASKED = (*signals.LEAVING, signals.SAVING)
 # What the matches of a checkpoint showed: lines to print, and the charts' numbers by tag, None where they have failed.
 Played = tuple[list[str], dict[str, float] | None]
 
@@ -326,9 +325,7 @@ class BackgroundMatches:
         spawn = multiprocessing.get_context("spawn")  # a fork would share CUDA and the threads' locks
         self._results, sender = spawn.Pipe(duplex=False)
         self._process = spawn.Process(target=_play, args=(sender, self.matches, path), daemon=True)
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, MASKED)  # until it ignores them: it inherits the mask
         self._process.start()
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         atexit.register(self._process.kill)  # else multiprocessing sends SIGTERM, see `_play`, and waits for its end
         sender.close()  # the child's copy is the only one left, so its death is seen
         self.path, self.step, self.begun = path, step, seconds
@@ -379,9 +376,8 @@ class BackgroundMatches:
 
 def _play(results: Connection, matches: Matches, path: Path) -> None:
     """Plays the matches of a checkpoint and sends what they showed."""
-    for number in MASKED:  # these are for the run, which ends this process itself
+    for number in (*signals.LEAVING, signals.SAVING):  # these are for the run, which ends this process itself
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, MASKED)
     runtime.end_with_parent()  # when the run has been killed, nobody would read the results
     _yield_to_run(matches)
     lines, numbers = [], {}

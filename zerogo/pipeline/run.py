@@ -443,7 +443,7 @@ class Run:
     def _add_to_replay(self, samples: Samples | None) -> None:
         """Adds samples to the replay, and plans the training steps that its credit allows, none if it has too few."""
         if samples is not None:
-            self.replay.add(samples)
+            self.signals.wait_for_thread(lambda: self.replay.add(samples))
         self.iteration.collected.samples.clear()
         batch, is_enough = self.config.training.batch, len(self.replay) >= limits.least_samples(self.config)
         self.iteration.planned_steps = max(1, self.replay.credit // batch) if is_enough else 0
