@@ -138,7 +138,7 @@ def test_captures_count_as_prisoners_and_an_empty_board_is_nobodys() -> None:
 def test_free_and_impossible_handicap() -> None:
     for size, handicap in [(19, 1), (19, 10), (9, -1), (8, 5), (7, 5), (6, 2), (1, 2)]:
         with pytest.raises(InputError, match=f"handicap: {handicap} stones on {size}x{size}; "):
-            GameState.new(Rules(size=size), handicap=handicap)
+            coords.fixed_handicap(size, handicap)
     game = GameState.new(Rules(size=3), handicap=[Point(0, 0), Point(1, 1)])
     assert show(game.stones()).split() == ["X..", ".X.", "..."] and game.to_play is WHITE
     every = [Point(row, column) for row in range(3) for column in range(3)]

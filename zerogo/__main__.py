@@ -164,7 +164,7 @@ def parse_train(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def train_config(arguments: argparse.Namespace) -> Any:
     """Returns the run's Config with its name filled in: from --config or the quick start's. A run that starts with the
     weights of a checkpoint has its encoder and network, which is printed, but for overrides. Of a run that is resumed
-    without --config only the folder counts; its settings are saved there, see `resumed_overrides`."""
+    without --config only the folder counts; its settings are saved there, see `main_train`."""
     from zerogo.config import load, with_overrides
     from zerogo.pipeline import adopt_architecture
     from zerogo.system import distributed
@@ -180,15 +180,6 @@ def train_config(arguments: argparse.Namespace) -> Any:
         if words and not distributed.is_launched():  # whose caller has printed them
             distributed.on_rank0(print, words)
     return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
-
-
-def resumed_overrides(arguments: argparse.Namespace, config: Any) -> list[str] | None:
-    """Returns the settings that replace those of a resumed run, None where --config has all settings.
-
-    The folder may have been moved since the run was started, so its saved place does not count."""
-    if not arguments.resume or arguments.config is not None:
-        return None
-    return [*arguments.overrides, f"run.directory={config.run.directory}", f"run.name={config.run.name}"]
 
 
 def main_train(arguments: argparse.Namespace) -> None:
@@ -213,7 +204,9 @@ def main_train(arguments: argparse.Namespace) -> None:
             checkpoint.export(arguments.export, newest)
             print(f"wrote the network of step {newest.step} to {arguments.export}")
             return
-        overrides, saved = resumed_overrides(arguments, config), None
+        overrides = saved = None
+        if arguments.resume and arguments.config is None:  # the saved place does not count: the folder may have moved
+            overrides = [*arguments.overrides, f"run.directory={config.run.directory}", f"run.name={config.run.name}"]
         with contextlib.suppress(InputError):  # of a damaged config.yaml, which the run replaces
             saved = overrides is not None and snapshots.config_of(config.run.folder, None, overrides)
         is_known = distributed.is_rank_of_launcher() or any(one.startswith("run.processes=") for one in overrides or ())

@@ -178,22 +178,20 @@ class Setup:
         return self.checkpoint(word) if names_checkpoint(word) else word
 
 
-def open_front_end(arguments: argparse.Namespace, words: Sequence[str | Path] = ()) -> Setup:
+def open_front_end(arguments: argparse.Namespace, words: Sequence[str] = ()) -> Setup:
     """Returns the setup that the options and overrides of a command line ask for, with the process set up for it.
 
     words: those for players, whose first checkpoint lends its settings if there is no --config. Raises InputError."""
     return set_up(*read_config(arguments, words))
 
 
-def read_config(
-    arguments: argparse.Namespace, words: Sequence[str | Path] = ()
-) -> tuple[Config, dict[str, Checkpoint]]:
+def read_config(arguments: argparse.Namespace, words: Sequence[str] = ()) -> tuple[Config, dict[str, Checkpoint]]:
     """Returns the settings, and the checkpoint that was read for them by its word: those of --config, else of the first
     checkpoint among the words, else the defaults, in float32 for want of a network; then overrides, then options."""
     from zerogo.config import Config, RunConfig, load, with_overrides
 
     checkpoints: dict[str, Checkpoint] = {}
-    named = [str(word) for word in words if names_checkpoint(str(word))]
+    named = [word for word in words if names_checkpoint(word)]
     if getattr(arguments, "config", None) is not None:
         config = load(arguments.config)
     else:

@@ -250,14 +250,10 @@ class GameState:
     last_move: Move | None = None
 
     @staticmethod
-    def new(rules: Rules, handicap: int | Sequence[Point] = 0) -> GameState:
+    def new(rules: Rules, handicap: Sequence[Point] = ()) -> GameState:
         """Returns the start of a game; with handicap stones White moves first.
 
-        handicap: a number of GTP's fixed points, or the points themselves (free placement: two or more, with at least
-        one point left empty)."""
-        if isinstance(handicap, int):
-            fixed = coords.fixed_handicap(rules.size, handicap)
-            handicap = [Point(*coords.row_col(point, rules.size)) for point in fixed]
+        handicap: the points of the stones, two or more, with at least one point left empty."""
         points = {Point(*point) for point in handicap if is_on_board(Point(*point), rules.size)}
         if len(points) != len(handicap) or len(points) == 1 or (points and len(points) >= rules.size**2):
             counts = f"{len(handicap)} points, {len(points)} different ones on the board"
@@ -321,8 +317,7 @@ class GameState:
 
     def play(self, move: Move) -> GameState:
         """Returns the state after a move; raises `InputError` with the reason of `why_illegal` if it is not legal."""
-        reason = self.why_illegal(move)
-        if reason:
+        if reason := self.why_illegal(move):
             raise InputError(f"illegal move of {self.to_play.name.lower()}: {reason}")
         turned = replace(self, to_play=self.to_play.other, ply=self.ply + 1, ko=None, last_move=move)
         if move.point is None:
@@ -345,8 +340,7 @@ class GameState:
         reaches, without dead stones."""
         board = self.board.without(dead)
         territory = board.territory()
-        black, white = (board.count(colour) + len(territory[colour]) for colour in (Colour.BLACK, Colour.WHITE))
-        return float(black - white)
+        return float(sum(side.sign * (board.count(side) + len(territory[side])) for side in Colour))
 
     def territory_score_black(self, dead: Iterable[Point] = ()) -> float:
         """Returns Black's territory and prisoners minus White's before komi, in points. Dead stones become prisoners;
@@ -354,8 +348,7 @@ class GameState:
         board = self.board.without(dead)
         territory = board.territory()
         dead_of = {colour: self.board.count(colour) - board.count(colour) for colour in Colour}
-        black, white = (len(territory[p]) + self.captures[p] + dead_of[p.other] for p in (Colour.BLACK, Colour.WHITE))
-        return float(black - white)
+        return float(sum(p.sign * (len(territory[p]) + self.captures[p] + dead_of[p.other]) for p in Colour))
 
     def score_black(self, dead: Iterable[Point] = ()) -> float:
         """Returns Black's score minus White's and komi, in points, for the board as it stands, by the game's rules."""

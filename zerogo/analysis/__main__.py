@@ -1,7 +1,6 @@
 """Answers KataGo's JSON analysis protocol on stdin and stdout: `zerogo analysis --checkpoint checkpoints/9x9`."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -73,7 +72,8 @@ def main(arguments: argparse.Namespace) -> None:
     room = f"up to {arguments.positions} positions at a time, threads: {torch.get_num_threads()}"
     print(f"{analyst.name} on {setup.device}: {room}", file=sys.stderr)
     print("Started, ready to begin handling requests", file=sys.stderr, flush=True)
-    engine = AnalysisEngine(analyst, write, settings, arguments.positions, int(arguments.memory * 2**30))
+    memory = int(arguments.memory * 2**30)
+    engine = AnalysisEngine(analyst, settings=settings, positions=arguments.positions, memory=memory)
     serve(engine, lines_of_stdin(), wait_at_end=not arguments.quit_without_waiting)
 
 
@@ -89,12 +89,6 @@ def read_settings(arguments: argparse.Namespace, visits: int | None) -> Any:
         if without_meaning:
             print(f"warning: settings without an effect: {', '.join(without_meaning)}", file=sys.stderr)
     return settings if arguments.visits is None else settings.changed({"maxVisits": arguments.visits})[0]
-
-
-def write(reply: dict[str, Any]) -> None:
-    """Writes a reply as one line, at once."""
-    sys.stdout.write(json.dumps(reply, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
 
 
 def serve(engine: Any, source: Iterable[bytes], wait_at_end: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import heapq
+import json
 import math
 import sys
 import time
@@ -44,9 +45,9 @@ ACTIONS = ("query_version", "query_models", "clear_cache", "terminate", "termina
 class AnalysisEngine:
     """Answers lines of KataGo's analysis protocol.
 
-    write: called with each reply. settings: defaults of a query. positions: the most of one kind that are searched at a
-    time. memory: bytes of all trees. nodes: the most of one tree, a power of two. clock: returns seconds. warn: called
-    with each warning once; warnings are no replies, as clients expect one reply for each position.
+    write: called with each reply, by default prints it. settings: defaults of a query. positions: the most of one kind
+    that are searched at a time. memory: bytes of all trees. nodes: the most of one tree, a power of two. clock: returns
+    seconds. warn: called with each warning once; warnings are no replies, as clients expect one for each position.
 
     Positions are searched by priority, then in the order of arrival. Each step advances the first `_width` of them; the
     others wait, or pause if their search has begun. The width is FIRST_WIDTH at first and grows by two with each reply,
@@ -58,7 +59,7 @@ class AnalysisEngine:
     digit, and none in its visits."""
 
     analyst: Analyst
-    write: Callable[[dict[str, Any]], None]
+    write: Callable[[dict[str, Any]], None] = lambda reply: print(json.dumps(reply, separators=(",", ":")), flush=True)
     settings: AnalysisSettings = AnalysisSettings()
     positions: int = 1024
     memory: int = 2**31
@@ -125,9 +126,8 @@ class AnalysisEngine:
     def _check_moves(self, record: GameRecord) -> None:
         """Raises QueryError for an illegal move; like KataGo, takes moves that repeat an earlier position, except
         the immediate retaking of a ko. Moves that a kept game shares are not checked again."""
-        game = self._game_of(
-            replace(record.rules, superko="simple"), tuple(map(tuple, record.start())), COLOURS[record.first]
-        )
+        rules, start = replace(record.rules, superko="simple"), tuple(map(tuple, record.start()))
+        game = self._game_of(rules, start, COLOURS[record.first])
         if problem := game.go_to(record.played()):
             turn, action = len(game.moves), record.moves[len(game.moves)]
             raise QueryError(f"Illegal move {turn}: {coords.to_gtp(action, game.size)} ({problem})", "moves")
@@ -171,11 +171,9 @@ class AnalysisEngine:
     def _terminate(self, fields: dict[str, Any]) -> None:
         """Ends searches: waiting positions are answered at once without results, running ones at the next step with
         the results so far."""
-        turns = fields.get("turnNumbers")
-        if turns is not None:
+        if (turns := fields.get("turnNumbers")) is not None:
             with at_field("turnNumbers"):
-                turns = list_of("turnNumbers", turns, "turn numbers")
-                turns = {whole("a turn", turn, 0, 2**31 - 1) for turn in turns}
+                turns = {whole("a turn", turn, 0, 2**31 - 1) for turn in list_of("turnNumbers", turns, "turn numbers")}
         ids: Iterable[str] = list(self._open)
         if fields["action"] == "terminate":
             if not isinstance(fields.get("terminateId"), str):

@@ -251,8 +251,7 @@ def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
     if "priority" in fields and "priorities" in fields:
         raise QueryError("priority and priorities are both given; only one of them may be", "priority")
     with at_field("analyzeTurns"):
-        values = list_of("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")
-        if not values:
+        if not (values := list_of("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")):
             raise InputError("analyzeTurns is []; there must be one turn or more")
         turns = [whole("a turn", turn, 0, last) for turn in values]
     with at_field("priority"):

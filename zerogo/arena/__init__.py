@@ -21,7 +21,7 @@ from zerogo.board import rng
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
-from zerogo.players import Player, close, require_size
+from zerogo.players import Player, require_size
 from zerogo.players.external import ExternalPlayer
 from zerogo.system import distributed
 from zerogo.system.runtime import describe, device_name, make_output_folder, write_atomically
@@ -70,15 +70,17 @@ def evaluate(
 
 
 def _make_players(stack: ExitStack, words: Sequence[str], setup: cli.Setup) -> list[Player]:
-    """Returns the players of these words, which the stack closes. Raises InputError for players that can't play under
-    the rules, before any game."""
+    """Returns the players of these words, which the stack closes; the second of a name becomes "name#2". Raises
+    InputError for players that can't play under the rules, before any game."""
     rules = setup.config.game.rules()
-    players = give_distinct_names([setup.player(spec) for spec in words if spec != SELF])
-    for player in players:
-        stack.callback(close, player)
-    for player in players:
+    players = [setup.player(spec) for spec in words if spec != SELF]
+    names = [file_word(player.name) for player in players]  # also of their games' files
+    for k, player in enumerate(players):
+        if times := names[:k].count(names[k]):
+            player.name = f"{names[k]}#{times + 1}"
         require_size(player, rules.size, "game.size is")
         if isinstance(player, ExternalPlayer):
+            stack.callback(player.close)
             player.check(rules)
     return players
 
@@ -148,33 +150,26 @@ class Tournament:
         return play_match(self.players[i], self.players[j], settings, hooks)
 
     def conclude(self, out_dir: Path, results: Sequence[MatchResult], seconds: float) -> None:
-        """Writes and prints the results."""
+        """Writes and prints the results: summaries of the matches, each game's end, ratings and settings."""
         rows = [] if self.is_self else rating_table(self.names, results)
-        text = json.dumps(self._as_json(results, rows, seconds), indent=1, allow_nan=False) + "\n"
+        engines = [player for player in self.players if isinstance(player, ExternalPlayer)]
+        fields = {
+            "format": FORMAT,
+            "players": self.specs,
+            "rules": vars(self.rules),
+            "engines": {one.name: {"says": one.label, "started_as": " ".join(one.command)} for one in engines},
+            "matches": [result.summary() | {"per_game": _per_game(result)} for result in results],
+            "ratings": rows,
+            "seconds": round(seconds, 3),
+            "machine": describe(self.device),
+            "config": self.config.to_dict(),
+        }
+        text = json.dumps(fields, indent=1, allow_nan=False) + "\n"
         write_atomically(out_dir / RESULT_FILE, lambda file: file.write(text.encode()))
         write_report(out_dir, results, self.names, rows, self.config.to_dict())
         lines = [line for result in results for line in result.lines()]
         print("\n".join(lines + (["", *rating_lines(rows)] if rows else [])))
         print(f"{time_of_day()}: wrote games, {RESULT_FILE} and report.html to {out_dir}")
-
-    def _as_json(
-        self, results: Sequence[MatchResult], ratings: Sequence[dict[str, Any]], seconds: float
-    ) -> dict[str, Any]:
-        """Returns all results as plain values: summaries of the matches, each game's end, ratings and settings."""
-        engines = [player for player in self.players if isinstance(player, ExternalPlayer)]
-        return {
-            "format": FORMAT,
-            "players": self.specs,
-            "rules": vars(self.rules),
-            "engines": {
-                player.name: {"says": player.label, "started_as": player.start_line(self.rules)} for player in engines
-            },
-            "matches": [result.summary() | {"per_game": _per_game(result)} for result in results],
-            "ratings": ratings,
-            "seconds": round(seconds, 3),
-            "machine": describe(self.device),
-            "config": self.config.to_dict(),
-        }
 
 
 def _per_game(result: MatchResult) -> dict[str, list]:
@@ -201,15 +196,6 @@ def _require_pairing(players: Sequence[str], num_games: int) -> None:
     if num_games < 1 or (num_games % 2 and not is_self):
         rule = "allowed are even numbers from 2, so that each player has each colour as often"
         raise InputError(f"games are {num_games}; {rule}")
-
-
-def give_distinct_names(players: list[Player]) -> list[Player]:
-    """Returns the players with different names: the second of a name becomes "name#2"."""
-    names = [file_word(player.name) for player in players]  # also of their games' files
-    for k, player in enumerate(players):
-        if times := names[:k].count(names[k]):
-            player.name = f"{names[k]}#{times + 1}"
-    return players
 
 
 def time_of_day() -> str:

@@ -178,20 +178,13 @@ def sprt(counts: Sequence[float], elo0: float, elo1: float) -> Sprt:
     counts: [losses, draws, wins], or for colour-paired games the numbers of pairs that gave [0, 0.5, 1, 1.5, 2] points,
     as the games of a pair depend on each other. The ratio is the generalised one (GSPRT, Van den Bergh; as in
     fishtest), in which each hypothesis has the maximum-likelihood distribution of its mean."""
-    llr = _log_likelihood_ratio(np.asarray(counts, dtype=np.float64), win_rate(elo0), win_rate(elo1))
-    return Sprt(llr, "H1" if llr >= SPRT_BOUND else "H0" if llr <= -SPRT_BOUND else "continue")
-
-
-def _log_likelihood_ratio(counts: np.ndarray, mean0: float, mean1: float) -> float:
-    """Returns the log-likelihood ratio of mean1 to mean0, means of a distribution over points from 0 to 1, for the
-    counts of its outcomes [K]."""
-    if counts.sum() == 0:
-        return 0.0
+    if not any(counts):
+        return Sprt(0.0, "continue")
     counts = np.maximum(counts, NEVER_SEEN)
-    values = np.linspace(0.0, 1.0, len(counts))
-    shares = counts / counts.sum()
-    fitted0, fitted1 = (_fit_distribution(values, shares, mean) for mean in (mean0, mean1))
-    return float(counts @ np.log(fitted1 / fitted0))
+    values, shares = np.linspace(0.0, 1.0, len(counts)), counts / counts.sum()
+    fitted0, fitted1 = (_fit_distribution(values, shares, win_rate(elo)) for elo in (elo0, elo1))
+    llr = float(counts @ np.log(fitted1 / fitted0))
+    return Sprt(llr, "H1" if llr >= SPRT_BOUND else "H0" if llr <= -SPRT_BOUND else "continue")
 
 
 def _fit_distribution(values: np.ndarray, shares: np.ndarray, mean: float) -> np.ndarray:

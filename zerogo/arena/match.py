@@ -100,12 +100,10 @@ def play_match(
     finally:
         for player in players:
             if isinstance(player, SearchPlayer):
-                player.free_memory()
+                player.search_states.clear()
     games = sorted(sum(distributed.all_gather_object(played), games), key=lambda game: game.number)
-    names, is_self = (player_a.name, player_b.name), player_a is player_b
-    return MatchResult(
-        *names, settings.rules, settings.seed, settings.opening_plies, is_self, settings.is_paired, games
-    )
+    of_settings = settings.rules, settings.seed, settings.opening_plies
+    return MatchResult(player_a.name, player_b.name, *of_settings, player_a is player_b, settings.is_paired, games)
 
 
 def _play(
@@ -118,14 +116,15 @@ def _play(
         before, plies = len(games), max(map(len, missing.values()))
         chosen = sorted(number for number, moves in missing.items() if len(moves) == plies)[:at_once]
         batch = MatchGames(players, settings, chosen, [missing.pop(number) for number in chosen])
-        while not batch.are_over:
+        while len(batch.game_index):
             ended = batch.play_ply()
             games += ended
             if batch.ply > plies and batch.last_moves:
                 hooks.on_moves(batch.ply - 1, batch.last_moves)
             if ended:
                 hooks.on_games(ended)
-            hooks.on_progress(before + batch.progress())
+            left = len(batch.game_index) * (1 - min(1.0, batch.ply / settings.cap))  # of running games
+            hooks.on_progress(before + len(chosen) - left)
     return games
 
 
@@ -164,18 +163,9 @@ class MatchGames:
             engine.begin(self.rules)
 
     @property
-    def are_over(self) -> bool:
-        """Whether all games have ended."""
-        return self.game_index.numel() == 0
-
-    @property
     def moves_a(self) -> Tensor:
         """Whether it is A's turn in the running games: bool [K]."""
         return (self.states.to_play == board.BLACK) == self.a_is_black[self.game_index]
-
-    def progress(self) -> float:
-        """Returns the games played so far; a running one counts as its share of the move cap."""
-        return len(self.numbers) - len(self.game_index) * (1 - min(1.0, self.ply / self.settings.cap))
 
     def play_ply(self) -> list[PlayedGame]:
         """Plays one ply of all running games and returns those that ended."""
@@ -187,7 +177,7 @@ class MatchGames:
             self._keep(torch.tensor(running, dtype=torch.int64, device=actions.device))
         self.ply += 1
         self.last_moves = dict(zip(self.numbers[self.game_index].tolist(), actions.tolist(), strict=True))
-        if self.are_over:
+        if not len(self.game_index):
             return ended
         self.moves[self.game_index, self.ply - 1] = actions.to(torch.int16)
         self.states = board.step_(self.states, actions)
@@ -255,7 +245,7 @@ class MatchGames:
         if action == RESIGN:
             return Stop(RESIGNED, black_lost, f"resigned {at}")
         if action < 0:
-            return Stop(FORFEIT, black_lost, f"{player.why(number)}, {at}")
+            return Stop(FORFEIT, black_lost, f"{player.faults[number]}, {at}")
         size, game = self.rules.size, GameState.new(self.rules)
         for earlier in self._games([int(self.game_index[k])])[number]:
             game = game.play(Move.from_action(earlier, size))
@@ -281,7 +271,7 @@ class MatchGames:
                 if answer is not None:
                     scores_of_game[engine.name] = answer
                 at_fault = k in stops and stops[k].kind == FORFEIT and engine is self._to_move(k)
-                engine.end([number], at_fault=at_fault)
+                engine.end(number, at_fault=at_fault)
         scores, owners = scoring.result_black(states)
         scores, areas = scores.tolist(), (owners == 1).sum((1, 2)).tolist()
         stones, capped = states.stones.cpu().numpy(), (states.passes < 2).tolist()

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -34,24 +33,19 @@ BOARDS = 6  # final boards of a match
 ALL_BOARDS = 36  # of a page with many matches
 LISTED_GAMES = 400  # links to the games of one match
 BINS = 21  # of a histogram of scores
-
-
-@cache
-def _templates() -> jinja2.Environment:
-    """Returns the templates of this folder; values in pages are escaped."""
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=jinja2.select_autoescape(["html"]),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=["jinja2.ext.do"],
-    )
+TEMPLATES = jinja2.Environment(  # of this folder; values in pages are escaped
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    autoescape=jinja2.select_autoescape(["html"]),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    extensions=["jinja2.ext.do"],
+)
 
 
 def render(template: str, **values: Any) -> str:
     """Returns the text of a template of this folder over plain values."""
-    return _templates().get_template(template).render(values)
+    return TEMPLATES.get_template(template).render(values)
 
 
 def file_word(name: str) -> str:
@@ -201,13 +195,6 @@ class MatchResult:
         outcomes = [game.outcome_a for game in self.games if game.stop is not None and game.stop.kind == kind]
         return outcomes.count(-1), outcomes.count(1)
 
-    def faults(self) -> list[str]:
-        """Returns a sentence for each forfeited game."""
-        forfeits = [game for game in self.games if game.stop is not None and game.stop.kind == FORFEIT]
-        losers = [self.name_a if game.outcome_a < 0 else self.name_b for game in forfeits]
-        rows = zip(forfeits, losers, strict=True)
-        return [f"game {game.number + 1}: {loser}: {game.stop.reason}" for game, loser in rows]
-
     def agreement(self, name: str) -> tuple[int, int, int]:
         """Returns the number of games in which a player's score equals the referee's, in which it has the same winner,
         and in which it exists."""
@@ -239,7 +226,11 @@ class MatchResult:
             "capped": self.num_capped,
             "resigned": list(self.stopped(RESIGNED)),
             "forfeits": list(self.stopped(FORFEIT)),
-            "faults": self.faults(),
+            "faults": [
+                f"game {game.number + 1}: {self.name_a if game.outcome_a < 0 else self.name_b}: {game.stop.reason}"
+                for game in self.games
+                if game.stop is not None and game.stop.kind == FORFEIT
+            ],
             "own_scores": scores,
             "agreements": [
                 f"{name} agrees with the referee's score in {score['same']} of {score['of']} games, "

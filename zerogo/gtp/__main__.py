@@ -58,7 +58,14 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--games", type=Path, metavar="FOLDER", help=games)
     add("--log", type=cli.new_file, metavar="FILE", help="append the conversation to this file")
     parsed = parser.parse_intermixed_args(arguments)
-    _check(parser, parsed.checkpoint, parsed.overrides)
+    if wrong := [text for text in parsed.overrides if not cli.is_override(text)]:
+        setting = "write section.key=value, such as game.size=7, and the player behind --checkpoint"
+        parser.error(f"{wrong[0]!r} is no setting; {setting}")
+    player = parsed.checkpoint
+    with contextlib.suppress(OSError):  # which `main` reports
+        if player != "random" and not player.startswith("mcts:") and not bounds.shipped(player).exists():
+            allowed = "a checkpoint, a run's folder, mcts:N and random"
+            parser.error(f"--checkpoint: {bounds.no_such_player(player, allowed)}")
     return parsed
 
 
@@ -100,18 +107,6 @@ def supported_names() -> dict[str, list[str]]:
         "moveInfo": katago.MOVE_INFO,
         "rootInfo": katago.ROOT_INFO,
     }
-
-
-def _check(parser: argparse.ArgumentParser, player: str, overrides: list[str]) -> None:
-    """Ends the process with a sentence where an override or the player is malformed."""
-    wrong = [text for text in overrides if not cli.is_override(text)]
-    if wrong:
-        setting = "write section.key=value, such as game.size=7, and the player behind --checkpoint"
-        parser.error(f"{wrong[0]!r} is no setting; {setting}")
-    with contextlib.suppress(OSError):  # which `main` reports
-        if player != "random" and not player.startswith("mcts:") and not bounds.shipped(player).exists():
-            allowed = "a checkpoint, a run's folder, mcts:N and random"
-            parser.error(f"--checkpoint: {bounds.no_such_player(player, allowed)}")
 
 
 def main(arguments: argparse.Namespace) -> None:

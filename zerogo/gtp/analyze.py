@@ -76,7 +76,9 @@ def read_request(arguments: Sequence[str], size: int, keys: Sequence[str]) -> An
             why = why_refused("key", key, f"{quote(key)} is not supported")
             raise InputError(f"{why}; allowed are {', '.join(keys)}")
         if key in RESTRICTIONS:
-            entries[key].append(_restriction(*_values(rest, key, 3), size))
+            mover, places, depth = _values(rest, key, 3)
+            actions = {vertex(text, size) for text in places.split(",") if text}
+            entries[key].append((colour(mover), actions, integer(depth, "depth", 1, MAX_NUMBER)))
         elif key == "interval":
             fields["interval"] = real(*_values(rest, key), key, 0, MAX_INTERVAL) / 100
         elif key == "minmoves":
@@ -95,12 +97,6 @@ def _values(rest: Iterator[str], key: str, number: int = 1) -> list[str]:
     if "" in values:
         raise InputError(f"syntax error; write: {key} {'VALUE' if number == 1 else 'COLOUR VERTEX,VERTEX,… DEPTH'}")
     return values
-
-
-def _restriction(mover: str, places: str, depth: str, size: int) -> Entry:
-    """Returns whose moves are meant, which, and for how many plies."""
-    actions = {vertex(text, size) for text in places.split(",") if text}
-    return colour(mover), actions, integer(depth, "depth", 1, MAX_NUMBER)
 
 
 def lz_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
@@ -389,6 +385,4 @@ def _board(rows: list[list[str]]) -> str:
 
 def _pairs(engine: GtpEngine, texts: dict[int, str]) -> str:
     """Returns points with their texts, without the pass."""
-    return " ".join(
-        f"{coords.to_gtp(action, engine.size)} {text}" for action, text in texts.items() if action < engine.size**2
-    )
+    return " ".join(f"{coords.to_gtp(at, engine.size)} {text}" for at, text in texts.items() if at < engine.size**2)

@@ -44,8 +44,7 @@ def serve(engine: GtpEngine, source: protocol.Input, write: Callable[[str], None
         if line == TOO_LONG.decode():
             protocol.Reply("", write, source).send(line, "?")
             continue
-        request = protocol.parse(line)
-        if request is not None:
+        if request := protocol.parse(line):
             answer(engine, request, source, write)
             if request.command == QUIT:
                 return
@@ -151,8 +150,7 @@ def play_sequence(engine: GtpEngine, *sequence: str) -> None:
     game = engine.game.copy()
     for stone, action in moves(sequence, engine.size):
         player = Colour(stone)
-        reason = game.why_illegal(player, action, allows_repetition=True)
-        if reason is not None:
+        if reason := game.why_illegal(player, action, allows_repetition=True):
             engine.warn(f"{player.name.lower()} {coords.to_gtp(action, engine.size)} is illegal: {reason}")
             raise InputError("illegal move")
         game.play(player, action, allows_repetition=True)
@@ -209,33 +207,28 @@ def fixed_handicap(engine: GtpEngine, number: str) -> str:
 
 @Command("place_free_handicap", "NUMBER", 1)
 def place_free_handicap(engine: GtpEngine, number: str) -> str:
-    """Puts so many stones on points of the engine's choice, the fixed points first, and returns the points."""
-    stones = integer(number, "handicap", 2, engine.size**2 - 1)
-    return _put_handicap(engine, free_handicap(engine.size, stones))
+    """Puts so many stones on points of the engine's choice, and returns the points.
+
+    The fixed points come first; each further stone stands as far from the edge as the third line (the fourth from 13x13
+    on) where that is not next to another one, and there as far as possible from all others."""
+    size, stones = engine.size, integer(number, "handicap", 2, engine.size**2 - 1)
+    rows, columns = np.indices((size, size))
+    line = np.minimum.reduce([rows, columns, size - 1 - rows, size - 1 - columns]).clip(max=3 if size >= 13 else 2)
+    nearest = np.full((size, size), 9_999)  # square of the distance of each point from the nearest stone
+    points = coords.fixed_handicap(size, min(stones, coords.max_fixed_handicap(size)))
+    for index in range(stones):
+        if index == len(points):
+            merit = 10_000 * np.where(nearest > 1, line, -1) + nearest  # least where a stone is; the first of equals
+            points.append(int(merit.argmax()))
+        row, column = divmod(points[index], size)
+        nearest = np.minimum(nearest, (rows - row) ** 2 + (columns - column) ** 2)
+    return _put_handicap(engine, points)
 
 
 @Command("set_free_handicap", "VERTEX…", 2, ANY)
 def set_free_handicap(engine: GtpEngine, *places: str) -> None:
     """Puts stones on the given points: two or more, different ones, and one point left empty."""
     _put_handicap(engine, [vertex(place, engine.size, may_pass=False) for place in places])
-
-
-def free_handicap(size: int, number: int) -> list[int]:
-    """Returns `number` different points for handicap stones, 2 to size * size - 1.
-
-    The fixed points come first; each further stone stands as far from the edge as the third line (the fourth from 13x13
-    on) where that is not next to another one, and there as far as possible from all others."""
-    rows, columns = np.indices((size, size))
-    line = np.minimum.reduce([rows, columns, size - 1 - rows, size - 1 - columns]).clip(max=3 if size >= 13 else 2)
-    nearest = np.full((size, size), 9_999)  # square of the distance of each point from the nearest stone
-    points = coords.fixed_handicap(size, min(number, coords.max_fixed_handicap(size)))
-    for index in range(number):
-        if index == len(points):
-            merit = 10_000 * np.where(nearest > 1, line, -1) + nearest  # least where a stone is; the first of equals
-            points.append(int(merit.argmax()))
-        row, column = divmod(points[index], size)
-        nearest = np.minimum(nearest, (rows - row) ** 2 + (columns - column) ** 2)
-    return points
 
 
 def _put_handicap(engine: GtpEngine, points: list[int]) -> str:

@@ -39,7 +39,7 @@ from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, with_overrides
 from zerogo.errors import InputError, one_line
 from zerogo.pipeline.snapshots import RunState
-from zerogo.players import Player, close, plays_on
+from zerogo.players import Player, plays_on
 from zerogo.players.analyst import make_player
 from zerogo.players.external import ExternalPlayer
 from zerogo.rules.coords import listed
@@ -102,7 +102,8 @@ class Matches:
 
     def _opponent(self, spec: str, stack: contextlib.ExitStack) -> Player:
         player = self.player(spec.removesuffix(WHITE))
-        stack.callback(close, player)
+        if isinstance(player, ExternalPlayer):
+            stack.callback(player.close)
         return player
 
     def player(self, spec: str | Checkpoint) -> Player:

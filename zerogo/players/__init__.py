@@ -11,7 +11,7 @@ from zerogo.rules import Rules
 from zerogo.rules.coords import listed
 
 RESIGN = -2  # what `ExternalPlayer.choose_moves` returns instead of a move where the engine resigns
-FORFEIT = -3  # and where it failed to move at all; `ExternalPlayer.why` says how
+FORFEIT = -3  # and where it failed to move at all; `ExternalPlayer.faults` says how
 
 
 class Player(Protocol):
@@ -21,12 +21,6 @@ class Player(Protocol):
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
         """Returns one legal move for each game: int64 [B]; draws depend on game_ids (int64 [B]), seed and ply."""
-
-
-def close(player: Player) -> None:
-    """Ends the processes of a player that has some, as an `external.ExternalPlayer` does."""
-    if hasattr(player, "close"):
-        player.close()
 
 
 def plays_on(player: Any, size: int) -> bool:

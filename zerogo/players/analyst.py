@@ -51,7 +51,7 @@ class SearchPlayer:
 
     simulations: of a move. sizes: the board sides of the network's training, each with its komi, rising; None for any.
     source: the network's file, for messages. search_states: on CUDA, the trees by board side and number of games,
-    padded to a power of two. They are kept from move to move with the CUDA graph of a step, until `free_memory`."""
+    padded to a power of two. They are kept from move to move with the CUDA graph of a step, until a match ends."""
 
     name: str
     search: Search
@@ -76,10 +76,6 @@ class SearchPlayer:
             self.search_states[key] = self.search.init(states, self.simulations)
         search_state = self.search_states[key]
         return self.search.run(states, self.simulations, seed, search_state, game_ids=game_ids[rows]).action[:number]
-
-    def free_memory(self) -> None:
-        """Frees the kept trees."""
-        self.search_states.clear()
 
 
 @dataclass(eq=False)
@@ -146,7 +142,7 @@ def make_player(
     """Returns the player of a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path, or of a checkpoint.
 
     settings: the config's section `evaluation`. Raises InputError for an unknown word, for a checkpoint that can't be
-    loaded and for an engine that is not installed. An engine starts at its first use; `players.close` ends it."""
+    loaded and for an engine that is not installed. An engine starts at its first use; its `close` ends it."""
     if isinstance(spec, Checkpoint):
         number, algorithm = settings.simulations, settings.algorithm
         if algorithm == "auto":

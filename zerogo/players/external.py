@@ -146,8 +146,7 @@ class EngineProcess:
         """Returns the next reply, which must be to the command of this number: whether it is a "=", and its text."""
         deadline = time.monotonic() + seconds
         while (reply := self._next_reply()) is None:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if (left := deadline - time.monotonic()) <= 0:
                 raise Silence(f"no answer to {command!r} within {seconds:g} s")
             if len(self._incoming) > MOST_BYTES:
                 raise EngineFault(f"more than {MOST_BYTES} bytes for an answer to {command!r}")
@@ -409,17 +408,18 @@ class ExternalPlayer:
     others have much less to do. The player may resign; a fault loses the game in which it happens, and no other.
 
     seconds: time limit of an answer, after which the game is lost. processes: number of processes, each with a waiting
-    thread, 0 for one per usable core. label: the engine's name and version, known after `check`."""
+    thread, 0 for one per usable core. label, command: the engine's name and version, and how it is started, known after
+    `check`. faults: why games were lost by FORFEIT, by number, in a few words without the engine's name."""
 
     def __init__(self, program: Program, seconds: float = 60.0, processes: int = 0) -> None:
         self.program, self.seconds, self.processes = program, seconds, processes or usable_cores()
-        self.name, self.label = program.name, ""
+        self.name, self.label, self.command = program.name, "", list[str]()
         self._rules: Rules | None = None
         self._workers: list[Worker] = []
         self._worker_of: dict[int, Worker] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._is_asking = False
-        self._faults: dict[int, str] = {}
+        self.faults: dict[int, str] = {}
 
     def check(self, rules: Rules) -> None:
         """Starts a process and sets the rules. Raises InputError where that fails, before any game is played."""
@@ -440,29 +440,24 @@ class ExternalPlayer:
         """Makes the workers of games under these rules; no process is started here."""
         if not self._workers or rules != self._rules:
             self.close()
-            command, self._rules = self.program.command(rules, _seed_of(0)), rules
-            self._workers = [Worker(command, rules, self.seconds) for _ in range(self.processes)]
+            self.command, self._rules = self.program.command(rules, _seed_of(0)), rules
+            self._workers = [Worker(self.command, rules, self.seconds) for _ in range(self.processes)]
             self._threads = ThreadPoolExecutor(self.processes, thread_name_prefix="engine")
 
     def choose_moves(self, games: Games, seed: int) -> list[int]:
         """Returns the engine's move in each game, whose legality the caller checks: RESIGN where it gives up and
-        FORFEIT where it failed, see `why`."""
+        FORFEIT where it failed, see `faults`."""
         return list(map(self._action, games, self._ask(games, GENMOVE, seed)))
-
-    def why(self, game_id: int) -> str:
-        """Returns the fault of a game in which `choose` returned FORFEIT, in a few words without the engine's name."""
-        return self._faults.get(game_id, "")
 
     def final_scores(self, games: Games, seed: int) -> list[str | None]:
         """Returns the engine's answers to `final_score`, None where it refuses or fails; that loses no game."""
         answers = self._ask(games, "final_score", seed)
         return [None if isinstance(answer, EngineFault) else answer[:MOST_QUOTED] for answer in answers]
 
-    def end(self, game_ids: Sequence[int], at_fault: bool = False) -> None:
-        """Forgets games that are over; after a fault the process is replaced."""
-        for game in game_ids:
-            if (worker := self._worker_of.pop(game, None)) and at_fault:
-                worker.drop()
+    def end(self, game: int, at_fault: bool) -> None:
+        """Forgets a game that is over; after a fault the process is replaced."""
+        if (worker := self._worker_of.pop(game, None)) and at_fault:
+            worker.drop()
 
     def close(self) -> None:
         """Ends all processes, also while another thread waits for them; the next use starts others."""
@@ -473,10 +468,6 @@ class ExternalPlayer:
         for worker in self._workers:
             worker.drop(kill=False)
         self._workers, self._worker_of, self._threads, self._is_asking = [], {}, None, False
-
-    def start_line(self, rules: Rules) -> str:
-        """Returns the command that is started, for a report."""
-        return " ".join(self.program.command(rules, _seed_of(0)))
 
     def _ask(self, games: Games, command: str, seed: int) -> list[str | EngineFault]:
         """Returns the answers to a command in each game; a worker answers for its games one after the other."""
@@ -521,13 +512,13 @@ class ExternalPlayer:
     def _action(self, game: int, answer: str | EngineFault) -> int:
         """Returns the action that an answer means, and keeps in mind why where it means none."""
         if isinstance(answer, EngineFault):
-            self._faults[game] = str(answer)
+            self.faults[game] = str(answer)
             return FORFEIT
         if answer.strip().lower() == "resign":
             return RESIGN
         if (action := move_of(answer, self._rules.size)) is not None:
             return action
-        self._faults[game] = f"answered {answer[:MOST_QUOTED]!r}, which is no move"
+        self.faults[game] = f"answered {answer[:MOST_QUOTED]!r}, which is no move"
         return FORFEIT
 
 

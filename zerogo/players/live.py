@@ -57,8 +57,7 @@ class LiveGame:
 
     def change_rules(self, **changes: object) -> None:
         """Changes rules but for the size, such as komi=6.5. Moves that would not be legal now stay played."""
-        rules = dataclasses.replace(self.rules, **changes)
-        if rules != self.rules:
+        if (rules := dataclasses.replace(self.rules, **changes)) != self.rules:
             self._states = [dataclasses.replace(state, rules=rules) for state in self._states]
             self.rules, self.result, self.start_id = rules, None, next(_starts)
 

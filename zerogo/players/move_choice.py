@@ -199,12 +199,6 @@ class _Position:
         """The worse of the strict and the counted score, which two passes guarantee."""
         return self._score()
 
-    def score_after(self, action: int) -> float:
-        """Returns `as_it_stands` after a move of the side to move, -inf where the move is illegal."""
-        if self.game.why_illegal(self.to_play, action) is not None:
-            return -math.inf
-        return self.after(action, self._score)
-
     def _score(self) -> float:
         counted = self.to_play.sign * scoring.final_score_black(self.game.tensor())[0].item()
         is_territory = self.game.rules.scoring == "territory"
@@ -297,7 +291,9 @@ def _turning_capture(position: _Position) -> int:
     for string in position.state.board.strings():
         if best <= 0 and string.colour is position.to_play.other and len(string.liberties) == 1:
             capture = Move(next(iter(string.liberties))).action(size)
-            score = position.score_after(capture)
+            if position.game.why_illegal(position.to_play, capture) is not None:
+                continue
+            score = position.after(capture, position._score)
             if np.sign(score) > np.sign(best) and (position.agreed <= 0 or _is_harmless(position, capture)):
                 best, action = score, capture
     return action
@@ -323,8 +319,7 @@ def _capture(position: _Position) -> int | None:
 def _is_sound(position: _Position, action: int) -> bool:
     """Whether a move is legal, leaves own pass-alive points alive, and its string not in atari unless it captures."""
     before, mover, move = position.state, position.to_play, Move.from_action(action, position.size)
-    point = move.point
-    if point is None or before.why_illegal(move) is not None:
+    if (point := move.point) is None or before.why_illegal(move) is not None:
         return False
     after, alive = before.play(move), position.alive[mover]
     string = after.board.string_at(point)

@@ -63,10 +63,6 @@ class TimeLimit:
         self.ran_out |= number == 0
         return number
 
-    def took(self, seconds: float, number: int) -> None:
-        """Updates `seconds_each` by the time of so many strings; a slow one counts half with each later measurement."""
-        self.seconds_each = max(seconds / number, self.seconds_each / 2)
-
 
 def judge_stones(
     state: GameState, ownership_black: Tensor | None, searches: bool = True, limit: TimeLimit | None = None
@@ -117,7 +113,7 @@ def _search_doubtful(state: GameState, owned: dict[String, float], limit: TimeLi
     while done < len(doubtful) and (number := limit.fitting(len(doubtful) - done)):
         before, batch = limit.now(), doubtful[done : done + number]
         values |= zip(batch, _search_strings(state, batch, done), strict=True)
-        limit.took(limit.now() - before, number)
+        limit.seconds_each = max((limit.now() - before) / number, limit.seconds_each / 2)  # slow ones fade by half
         done += number
     return values
 

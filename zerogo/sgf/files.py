@@ -126,8 +126,7 @@ class _RecordReader:
         self.edits: list[Edit] = []
         self.notes: list[str] = []
         self.comments: dict[int, list[str]] = {}
-        game = simple_text(self.root, "GM")
-        if game not in ("", "1"):
+        if (game := simple_text(self.root, "GM")) not in ("", "1"):
             raise InputError(f"{where}: GM is {quote(game)}; only Go, GM[1], is read")
         self.size = self._board_size()
         for node in line:
@@ -176,8 +175,7 @@ class _RecordReader:
 
     def _board_size(self) -> int:
         """Returns N. Raises InputError for a board that zerogo does not have."""
-        text = simple_text(self.root, "SZ")
-        if not text:
+        if not (text := simple_text(self.root, "SZ")):
             return DEFAULT_SIZE
         sides = re.fullmatch(r"0*([0-9]{1,2})\s*(?::\s*0*([0-9]{1,2}))?", text)
         if sides is None or sides[2] not in (None, sides[1]) or not 1 <= int(sides[1]) <= MAX_SIZE:
@@ -235,8 +233,7 @@ class _RecordReader:
 
     def _komi(self, default: float) -> float:
         """Returns the komi in points; adds assumptions to the notes. Raises InputError for a komi that no game has."""
-        text = simple_text(self.root, "KM")
-        if not text:
+        if not (text := simple_text(self.root, "KM")):
             self.notes.append(f"there is no KM; the komi is assumed to be {default:g}")
             return default
         komi, program = _number(text), simple_text(self.root, "AP").lower()
@@ -356,8 +353,7 @@ def decode(data: bytes) -> str:
 
 def _declared_encoding(data: bytes) -> str | None:
     """Returns the encoding that CA names, None where it names none that exists."""
-    match = _CHARSET.search(data[:20_000])
-    if match is None:
+    if (match := _CHARSET.search(data[:20_000])) is None:
         return None
     try:
         name = codecs.lookup(match[1].decode()).name
@@ -407,9 +403,7 @@ def _plain_text(source: str | bytes) -> bytes:
     is_plain = isinstance(source, bytes) and _is_plain(source)  # and not copied
     data = source if is_plain else (source if isinstance(source, str) else decode(source)).encode("utf-8", "replace")
     if _LONG_NAME.search(data):
-        data = _VALUE_OR_NAME.sub(
-            lambda match: _LONG_NAMES.get(match[0].decode().lower(), "").encode() or match[0], data
-        )
+        data = _VALUE_OR_NAME.sub(lambda one: _LONG_NAMES.get(one[0].decode().lower(), "").encode() or one[0], data)
     return data.replace(b"\0", b"")  # no text holds one
 
 

@@ -130,8 +130,7 @@ def replay(record: GameRecord, num_moves: int | None = None) -> tuple[list[GameS
             return states, f"move {number + 1} is beyond the {MOST_MOVES} moves that a game may have"
         before = with_to_play(states[-1], player)
         move = Move.from_action(action, record.rules.size)
-        reason = before.why_illegal(move)
-        if reason is not None:
+        if reason := before.why_illegal(move):
             named = f"{player.name.lower()} {coords.to_gtp(action, record.rules.size)}"
             return states, f"move {number + 1}, {named}, is illegal: {reason}"
         state = before.play(move)
@@ -173,15 +172,17 @@ def positions(
     if not records or len(records) != len(move_numbers):
         numbers = f"{len(records)} records and {len(move_numbers)} move numbers"
         raise InputError(f"SGF: {numbers}; as many of each are needed, and at least one")
-    records_of_lines = []
+    records_of_lines, to_play = [], []
     for index, (record, number) in enumerate(zip(records, move_numbers, strict=True)):
         try:
-            records_of_lines.append(since_edit(record, number))
+            part = since_edit(record, number)
+            if check and (problem := replay(part)[1]) is not None:
+                raise InputError(problem)
         except InputError as error:
             raise InputError(f"record {index}: {error}") from None
-        problem = replay(records_of_lines[-1])[1] if check else None
-        if problem is not None:
-            raise InputError(f"record {index}: {problem}")
+        after = COLOURS[part.turns()[-1]].other if part.moves else COLOURS[part.first]
+        to_play.append((COLOURS[record.turns()[number]] if number < len(record.moves) else after).value)
+        records_of_lines.append(part)
     side, longest = max(part.rules.size for part in records_of_lines), max(len(part.moves) for part in records_of_lines)
     stones = torch.zeros(len(records_of_lines), side, side, dtype=torch.int8)
     colours = torch.zeros(len(records_of_lines), longest, dtype=torch.int8)
@@ -193,10 +194,6 @@ def positions(
         moves = part.moves if size == side else [coords.on_other_board(move, size, side) for move in part.moves]
         actions[row, :length] = torch.tensor(moves, dtype=torch.int64)
     first = torch.tensor([COLOURS[part.first].value for part in records_of_lines], dtype=torch.int8)
-    to_play = []
-    for record, number, part in zip(records, move_numbers, records_of_lines, strict=True):
-        after = COLOURS[part.turns()[-1]].other if part.moves else COLOURS[part.first]
-        to_play.append((COLOURS[record.turns()[number]] if number < len(record.moves) else after).value)
     tensors = (stones, first, colours, actions, torch.tensor(to_play, dtype=torch.int8))
     stones, first, colours, actions, mover = (tensor.to(device) for tensor in tensors)
     return play_moves(stones, first, [part.rules for part in records_of_lines], colours, actions, mover)

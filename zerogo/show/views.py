@@ -96,8 +96,7 @@ def parse_moves(text: str | None, game: ShownGame) -> list[int]:
     text = str(max(0, game.last)) if text is None else f"0-{max(0, game.last)}" if text == "all" else text
     moments: list[int] = []
     for part in text.replace(" ", "").split(","):
-        match = _RANGE.fullmatch(part)
-        if match is None:
+        if (match := _RANGE.fullmatch(part)) is None:
             allowed = "allowed are numbers and ranges such as 40, -1, 10-20 or 5,10,15, and all"
             raise InputError(f"--move is {quote(text)}; {allowed}")
         first, last = (_moment(int(end), game) for end in (match[1], match[2] or match[1]))

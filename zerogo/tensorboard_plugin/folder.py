@@ -110,8 +110,7 @@ class Folder:
 
     def run(self, name: Any) -> ListedRun:
         """Returns the run of a name. Raises InputError where it is not listed."""
-        listed = next((run for run in self.runs() if run.name == name and not run.note), None)
-        if listed is None:
+        if (listed := next((run for run in self.runs() if run.name == name and not run.note), None)) is None:
             raise InputError(f"there is no run {str(name)[:80]!r} in the log directory any more")
         return listed
 

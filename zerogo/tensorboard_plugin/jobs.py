@@ -194,7 +194,10 @@ def _add_line(nodes: list[Part], record: sgf.GameRecord) -> str | None:
     edits, at, same = {edit.before for edit in record.edits}, 0, ("parent", "colour", "action", "stones")
     places = {tuple(node.get(name) for name in same): place for place, node in enumerate(nodes)}
     for number, (colour, action, state) in enumerate(zip(record.turns(), record.moves, states[1:], strict=False)):
-        node = _node(state) | {"parent": at, "colour": colour, "action": action} | _remarks(record, number)
+        comment, winrate, score, visits = record.remarks[number] if number < len(record.remarks) else sgf.Remark()
+        fields = {"winrate": winrate, "score": score, "visits": visits, "comment": comment and comment[:1000]}
+        node = _node(state) | {"parent": at, "colour": colour, "action": action}
+        node |= {name: value for name, value in fields.items() if value is not None}
         if number + 1 in edits:
             node["start"] = {"stones": node["stones"], "handicap": [], "first": node["next"]}
         at = places.get(tuple(node[name] for name in same), len(nodes))
@@ -210,13 +213,6 @@ def _node(state: GameState) -> Part:
 
 def _digits(state: GameState) -> str:
     return "".join(str(colour) for row in state.stones() for colour in row)
-
-
-def _remarks(record: sgf.GameRecord, move: int) -> Part:
-    """Returns the remarks of a file on a move: Black's winrate and score, visits, a comment."""
-    comment, winrate, score, visits = record.remarks[move] if move < len(record.remarks) else sgf.Remark()
-    fields = {"winrate": winrate, "score": score, "visits": visits, "comment": comment and comment[:1000]}
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _board_words(size: int) -> Part:
