@@ -168,7 +168,7 @@ def test_learning_rate() -> None:
         trainer.samples = samples
         assert trainer.learning_rate() == rate
     for progress, rate in ((0.49, 1.0), (0.5, 0.3), (0.79, 0.3), (0.8, 0.1), (7.0, 0.1)):
-        trainer.set_progress(progress)
+        trainer.progress = progress
         assert trainer.learning_rate() == rate
 
 

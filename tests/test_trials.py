@@ -122,6 +122,12 @@ def test_self_play_goes_on_without_a_module(name: str, compiled: None) -> None:
     assert self_play() == games_of_torch()
 
 
+def test_rounding_refuses_no_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of earlier draws, 5 of 50 did."""
+    monkeypatch.setattr(trials, "BOUND", trials.BOUND / 4)
+    assert trials.kernel("winograd", "cpu", 5) == trials.kernel("winograd", "cpu", 5) == {}
+
+
 def test_precision_is_judged_by_batches_that_learn_in_tiles() -> None:
     sections = tuning._precision_question(config.load("configs/9x9.yaml"), tiny.CPU)["task"][1]
     assert trials._of_network(config.from_dict(sections), torch.float32, tiny.CPU)[1][1] >= fused.FEWEST_LEARNED

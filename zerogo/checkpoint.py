@@ -122,8 +122,7 @@ def load(path: str | Path) -> Checkpoint:
     if (version := contents.get("version")) != VERSION:
         what = f"checkpoint {path} has format version {quote(version)}"
         raise InputError(f"{what}, written by another zerogo; this one reads version {VERSION}")
-    missing = [name for name, kind in PARTS.items() if not isinstance(contents.get(name), kind)]
-    if missing:
+    if missing := [name for name, kind in PARTS.items() if not isinstance(contents.get(name), kind)]:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
     config = from_dict(contents["config"], f"checkpoint {path}", was_used=True)
     others = {name: contents[name] for name in PARTS if name != "config"}
@@ -267,8 +266,7 @@ def load_newest(path: str | Path) -> Checkpoint:
         raise InputError(bounds.missing(path))
     if not path.is_dir():
         return load(path)
-    checkpoint = newest(path.parent if path.name == FOLDER and not paths(path) else path)
-    if checkpoint is None:
+    if (checkpoint := newest(path.parent if path.name == FOLDER and not paths(path) else path)) is None:
         raise InputError(f"the folder {path} holds no complete checkpoint; give a checkpoint file or a run's folder")
     return checkpoint
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -24,7 +24,6 @@ from zerogo.system.runtime import pick_device, synchronize
 
 PEER_SCRIPT = Path(__file__).with_name("jax_peers.py")
 PEER_SIZES = (9, 19)  # boards of pgx
-Result = TypeVar("Result")
 
 
 def parse_numbers(text: str) -> list[int]:
@@ -61,12 +60,10 @@ def peer_batches(args: argparse.Namespace, batch: int) -> list[int]:
     return [] if not args.peer else [batch] if args.peer_batch is None else parse_numbers(args.peer_batch)
 
 
-def alternate_rounds(
-    args: argparse.Namespace, works: Mapping[Any, Callable[[float], Result]]
-) -> dict[Any, list[Result]]:
+def alternate_rounds(args: argparse.Namespace, works: Mapping[Any, Callable[[float], Any]]) -> dict[Any, list[Any]]:
     """Returns the results of each work's rounds, which alternate; a work gets the seconds that it should last. Several
     processes begin together; the work "network" is rank 0's alone, whose results all get."""
-    results: dict[Any, list[Result]] = {name: [] for name in works}
+    results: dict[Any, list[Any]] = {name: [] for name in works}
     for _ in range(args.rounds):
         for name, work in works.items():
             distributed.barrier()

@@ -136,8 +136,7 @@ def _run_iterations(device: torch.device) -> dict[str, Any]:
         lines = (Path(folder) / settings.run.name / "logs" / METRICS_FILE).read_text().splitlines()
     iterations = [line for line in map(json.loads, lines) if "time/iterations" in line]
     figures = phases(iterations, settings.training.batch)
-    shares = [share for moment, share in samples if iterations[0]["time"] <= moment <= iterations[-1]["time"]]
-    if shares:
+    if shares := [share for moment, share in samples if iterations[0]["time"] <= moment <= iterations[-1]["time"]]:
         figures["busy_share"] = round(sum(shares) / len(shares) / 100, 3)
     if device.type == "cuda":
         figures["peak_memory_gb"] = round(torch.cuda.max_memory_allocated(device) / 1e9, 2)

@@ -70,10 +70,8 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.game.random_komi_share > 0 and not self.features.komi_input:
-            raise InputError(
-                f"game.random_komi_share is {self.game.random_komi_share:g} while features.komi_input is false; "
-                "a network that plays at several komi must see it"
-            )
+            what = f"game.random_komi_share is {self.game.random_komi_share:g} while features.komi_input is false"
+            raise InputError(f"{what}; a network that plays at several komi must see it")
         if not (self.pipeline.plays or self.replay.external):
             raise InputError("pipeline.plays and replay.external are both false, so nobody would play")
 
@@ -292,8 +290,7 @@ def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: s
     if not sign or not name:
         raise InputError(f"override {quote(text)}: it must look like section.key=value, for example search.c_puct=1.3")
     name, _, part = name.partition(".")
-    entry = KEYS.get(f"{section}.{name}")
-    if entry is None or (part and not str(entry.type).startswith("dict")):
+    if (entry := KEYS.get(f"{section}.{name}")) is None or (part and not str(entry.type).startswith("dict")):
         raise InputError(f"override {quote(text)}: {_unknown(key)}")
     try:
         value = raw.strip() if entry.type == "str" else yaml.load(raw, _Loader)

@@ -188,7 +188,7 @@ HEADS_WORDS = (
     "(short_values: 1.0 weighs the three short-term values together like value, 3.0 each of them, as in KataGo)"
 )
 SUPERKO_SHARES_WORDS = "share of the games under each superko rule; empty: all under game.superko [KataGo]"
-LEARNING_RATES = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
+DECAY = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
 OPPONENTS = (
     "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL or another engine; with @white always White, "
     "with ? at the end only where it is installed"
@@ -342,8 +342,7 @@ class NetworkConfig(Section):
             one = next(name for name in self.heads if name not in KATAGO_HEADS)
             heads = "{" + ", ".join(f"{name}: {weight}" for name, weight in KATAGO_HEADS.items()) + "}"
             raise InputError(f"network.heads has {one!r}, which architecture katago lacks; allowed are {heads}")
-        missing = [name for name in ("policy", "value") if name not in self.heads]
-        if missing:
+        if missing := [name for name in ("policy", "value") if name not in self.heads]:
             raise InputError(f"network.heads lacks {' and '.join(missing)}; a search needs both policy and value")
 
 
@@ -434,9 +433,7 @@ class TrainingConfig(Section):
     batch: int = option(512, "samples in a training step [measured]", 1, 1_000_000)
     learning_rate: float = option(1e-3, "learning rate before warm-up and schedule", above=0, high=10)
     warmup_samples: int = option(100_000, "samples over which the learning rate rises from 0 [KataGo]", 0, 10**10)
-    schedule: tuple[tuple[float, float], ...] = option(
-        LEARNING_RATES, "factors of the learning rate by progress [KataGo]"
-    )
+    schedule: tuple[tuple[float, float], ...] = option(DECAY, "factors of the learning rate by progress [KataGo]")
     ema_samples: int = option(
         200_000, "samples that averaged weights span, at first 1/50 of all (10,000 with --from) [KataGo]", 1, 10**10
     )
@@ -485,19 +482,16 @@ SECTIONS: tuple[type[Section], ...] = tuple(Section.__subclasses__())
 
 # Settings of earlier versions, and the value that each has now, or had by default if it follows from another one now.
 FIXED: dict[str, Any] = {
-    "run.compile": "auto", "run.epilogues": "auto",
-    "network.activation": "relu", "search.c_puct_base": 500.0, "search.c_puct_log": 0.0, "search.c_puct_variance": 0.0,
-    "search.c_visit": 50.0, "search.cuda_graph": True, "search.dirichlet_concentration": 10.83,
-    "search.dirichlet_share": 0.25,
-    "search.fpu_reduction": 0.2, "search.fpu_reduction_root": 0.0, "search.lcb": False, "search.root_temperature": 1.1,
-    "search.score_weight": 0.0, "selfplay.check_every": 4,
-    "selfplay.learn_cheap": False, "selfplay.reanalysed": 0.0, "selfplay.resign_false_positive": 0.05,
-    "selfplay.settled_end_share": 0.9,
-    "selfplay.temperature_end": 0.15, "selfplay.temperature_half_life": 0.0, "selfplay.temperature_start": 0.75,
-    "replay.exponent": 0.65, "replay.keep_shards": False, "replay.scale": 0.4, "training.gradient_clip": 1.0,
-    "training.momentum": 0.9, "training.optimizer": "adamw", "training.ownership_sum": 0.0,
-    "training.weight_decay": 0.02, "evaluation.engine_start_seconds": 120.0, "evaluation.final_games": 200,
-    "evaluation.score_weight": 0.0,
+    "run.compile": "auto", "run.epilogues": "auto", "network.activation": "relu", "search.c_puct_base": 500.0,
+    "search.c_puct_log": 0.0, "search.c_puct_variance": 0.0, "search.c_visit": 50.0, "search.cuda_graph": True,
+    "search.dirichlet_concentration": 10.83, "search.dirichlet_share": 0.25, "search.fpu_reduction": 0.2,
+    "search.fpu_reduction_root": 0.0, "search.lcb": False, "search.root_temperature": 1.1, "search.score_weight": 0.0,
+    "selfplay.check_every": 4, "selfplay.learn_cheap": False, "selfplay.reanalysed": 0.0,
+    "selfplay.resign_false_positive": 0.05, "selfplay.settled_end_share": 0.9, "selfplay.temperature_end": 0.15,
+    "selfplay.temperature_half_life": 0.0, "selfplay.temperature_start": 0.75, "replay.exponent": 0.65,
+    "replay.keep_shards": False, "replay.scale": 0.4, "training.gradient_clip": 1.0, "training.momentum": 0.9,
+    "training.optimizer": "adamw", "training.ownership_sum": 0.0, "training.weight_decay": 0.02,
+    "evaluation.engine_start_seconds": 120.0, "evaluation.final_games": 200, "evaluation.score_weight": 0.0,
     "pipeline.keep_every": 50, "pipeline.logs_mb": 2000.0,
 }  # fmt: skip
 FOLLOWS_FROM = {

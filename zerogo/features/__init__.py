@@ -49,8 +49,7 @@ class Group:
 def make_group(text: str) -> Group:
     """Returns the group for `name` or `name:number`. Raises InputError if there is no such group."""
     name, colon, number = text.partition(":")
-    group = GROUPS.get(name)
-    if group is None:
+    if (group := GROUPS.get(name)) is None:
         allowed = ", ".join(sorted(GROUPS))
         raise InputError(f"features.encoder names the plane group {quote(name)}; allowed are {allowed}")
     if colon and not group.max_number:
@@ -155,9 +154,7 @@ GROUPS = {
     "rule_planes": Group(VALUES, planes.RULES, planes.rules, tells_komi=True),
     "komi": Group(GLOBALS, ("komi",), planes.komi, tells_komi=True),
     "last_passes": Group(GLOBALS, _ago("pass"), planes.last_passes, RECENT_MOVES, RECENT_MOVES),
-    "katago_komi": Group(
-        GLOBALS, ("komi / 20",), lambda view: planes.cut_komi(view).unsqueeze(1) / 20, tells_komi=True
-    ),
+    "katago_komi": Group(GLOBALS, ("komi / 20",), lambda view: planes.cut_komi(view)[:, None] / 20, tells_komi=True),
     "katago_rules": Group(GLOBALS, planes.KATAGO_RULES, planes.katago_rules),
     "komi_parity": Group(GLOBALS, ("komi parity",), planes.komi_parity),
 }
@@ -230,10 +227,8 @@ class Encoder:
 
     def _bits(self, readings: list[Tensor], state: State) -> tuple[Tensor, Tensor]:
         """Returns the bit rows and the counts of all groups: int32 [B, R, N] and int16 [K, B, N, N]."""
-        rows, counts = (
-            [reading for group, reading in zip(self._groups, readings, strict=True) if group.form == form]
-            for form in (ROWS, COUNTS)
-        )
+        rows = [reading for group, reading in zip(self._groups, readings, strict=True) if group.form == ROWS]
+        counts = [reading for group, reading in zip(self._groups, readings, strict=True) if group.form == COUNTS]
         num_games, size = state.black.shape
         no_rows = state.black.new_zeros(num_games, 0, size)
         no_counts = state.black.new_zeros(0, num_games, size, size, dtype=torch.int16)
@@ -281,7 +276,4 @@ def _points(group: Group, reading: Tensor) -> Tensor:
 def _names(groups: Sequence[Group]) -> list[str]:
     """Returns the groups' names of planes or inputs, with a number after those that occur more than once."""
     names = [name for group in groups for name in group.names]
-    return [
-        f"{name} ({names[: index + 1].count(name)})" if names.count(name) > 1 else name
-        for index, name in enumerate(names)
-    ]
+    return [f"{name} ({names[:k].count(name)})" if names.count(name) > 1 else name for k, name in enumerate(names, 1)]

@@ -92,8 +92,7 @@ def laddered(view: View, number: int) -> Tensor:
 def katago_ladders(view: View, number: int) -> list[Ladders]:
     """Returns KataGo's ladders of the current and earlier positions, `number` in all, newest first; if fewer moves are
     known, the oldest ones repeat. Ladders that were not read yet are read in one batch."""
-    missing = range(len(view.katago_ladders), number)
-    if missing:
+    if missing := range(len(view.katago_ladders), number):
         stones, bans = zip(*(_earlier(view, ago) for ago in missing), strict=True)
         positions, on_board = torch.cat(stones), view.state.on_board.repeat(len(missing), 1)
         ladders = read_ladders(positions[:, 0], positions[:, 1], on_board, ko=torch.cat(bans))

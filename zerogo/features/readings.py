@@ -70,8 +70,7 @@ def read_ladders(
 
 def _read(name: str, *arguments: Any) -> list[Tensor]:
     device = arguments[0].device
-    fast = kernels.module_for(name, device)
-    if fast is not None:
+    if (fast := kernels.module_for(name, device)) is not None:
         return getattr(fast, f"read_{name}")(*arguments)
     on_host = [value.cpu() if isinstance(value, Tensor) else value for value in arguments]
     return [tensor.to(device) for tensor in getattr(kernels.cpu_loops(name), f"read_{name}")(*on_host)]

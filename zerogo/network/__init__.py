@@ -132,9 +132,8 @@ def _maximum(values: Tensor, board_size: int) -> Tensor:
     num_games, _, channels = values.shape
     if values.device.type != "cpu" or (channels % 32 == 0 and not values.requires_grad):
         return values.amax(1)
-    return F.max_pool2d(
-        values.view(num_games, board_size, board_size, channels).permute(0, 3, 1, 2), board_size
-    ).flatten(1)
+    maps = values.view(num_games, board_size, board_size, channels).permute(0, 3, 1, 2)
+    return F.max_pool2d(maps, board_size).flatten(1)
 
 
 class Block(nn.Module):
@@ -240,7 +239,11 @@ class Network(nn.Module):
         """Returns a copy for playing: see `inference_copy`."""
         playing = copy.deepcopy(self).eval().requires_grad_(False).to(device)
         if heads is not None:
-            _keep_heads_(playing, heads)
+            playing.heads = [name for name in playing.heads if name in heads]
+            for readout, size_of in ((playing.map_readout, "num_maps"), (playing.scalar_readout, "num_scalars")):
+                readout.sizes = [getattr(HEADS[name], size_of) for name in playing.heads]
+                kept = [name for name in playing.heads if name in readout.parts]
+                readout.parts = nn.ModuleDict({name: readout.parts[name] for name in kept})
         for module in list(playing.modules()):
             for name, layer in list(module.named_children()):
                 if isinstance(layer, ConvNorm):
@@ -309,10 +312,3 @@ def inference_copy(
     used, because it was slower on a CPU: 15.1 ms instead of 12.5 (2x32, 9x9, bf16, batch 256, one Zen 4 core)."""
     device = torch.device(device)
     return InferenceNetwork(network.playing_copy(device, dtype, heads), device, dtype)
-
-
-def _keep_heads_(network: Network, heads: Sequence[str]) -> None:
-    network.heads = [name for name in network.heads if name in heads]
-    for readout, size_of in ((network.map_readout, "num_maps"), (network.scalar_readout, "num_scalars")):
-        readout.sizes = [getattr(HEADS[name], size_of) for name in network.heads]
-        readout.parts = nn.ModuleDict({name: readout.parts[name] for name in network.heads if name in readout.parts})

@@ -182,8 +182,7 @@ class KataGoNetwork(nn.Module):
     from HEADS, with the meaning of `tower.HEADS`; the score is KataGo's lead. optimism: weight of the optimistic
     policy, of moves that may turn out better than expected (version 12 or later)."""
 
-    num_planes, num_globals = PLANES, GLOBALS
-    padded_planes = PLANES
+    num_planes, num_globals, padded_planes = PLANES, GLOBALS, PLANES
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -250,12 +249,12 @@ class KataGoNetwork(nn.Module):
             playing.heads = [name for name in HEADS if name in heads]
         for module in list(playing.modules()):
             if isinstance(module, Residual) and module.pool is None and not module.blocks:
-                _fuse_(module, "conv1", module.norm2, device, dtype, self.size)
+                _fuse_(module, "conv1", module.norm2, dtype, self.size)
             if isinstance(module, Residual):
-                _fuse_(module, "conv2", None, device, dtype, self.size)
+                _fuse_(module, "conv2", None, dtype, self.size)
             if isinstance(module, PooledBias):
-                _fuse_(module, "conv", module.norm, device, dtype, self.size)
-        _fuse_(playing, "value_conv", playing.value_norm, device, dtype, self.size)
+                _fuse_(module, "conv", module.norm, dtype, self.size)
+        _fuse_(playing, "value_conv", playing.value_norm, dtype, self.size)
         for module in playing.modules():  # the small matrices after pooling stay in float32
             if isinstance(module, nn.Conv2d):
                 module.to(dtype=dtype, memory_format=torch.channels_last)
@@ -266,13 +265,11 @@ class KataGoNetwork(nn.Module):
         return playing
 
 
-def _fuse_(
-    module: nn.Module, name: str, norm: Norm | None, device: torch.device, dtype: torch.dtype, size: int
-) -> None:
+def _fuse_(module: nn.Module, name: str, norm: Norm | None, dtype: torch.dtype, size: int) -> None:
     """Replaces a convolution by a `FusedConv` that includes its norm."""
     conv = getattr(module, name)
-    scale = torch.ones(conv.out_channels, device=device) if norm is None else norm.weight
+    scale = torch.ones(conv.out_channels, device=conv.weight.device) if norm is None else norm.weight
     bias = torch.zeros_like(scale) if norm is None else norm.bias
     conv.weight = nn.Parameter(conv.weight * scale.view(-1, 1, 1, 1), requires_grad=False)
     conv.bias = nn.Parameter(bias.clone(), requires_grad=False)
-    setattr(module, name, FusedConv(conv, device, dtype, size))
+    setattr(module, name, FusedConv(conv, conv.weight.device, dtype, size))

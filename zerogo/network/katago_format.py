@@ -24,20 +24,9 @@ from zerogo.config import Config, FeaturesConfig, NetworkConfig, RunConfig
 from zerogo.config.sections import KATAGO_HEADS
 from zerogo.errors import InputError
 from zerogo.features import ENCODERS
+from zerogo.network import katago
 from zerogo.network.fused import Conv2d
-from zerogo.network.katago import (
-    ACTIVATIONS,
-    GLOBALS,
-    PLANES,
-    RELU,
-    Attention,
-    FeedForward,
-    KataGoNetwork,
-    Norm,
-    PooledBias,
-    Residual,
-    RmsNorm,
-)
+from zerogo.network.katago import GLOBALS, PLANES, RELU, Attention, FeedForward, KataGoNetwork, Norm, Residual, RmsNorm
 from zerogo.system import bounds
 from zerogo.system.runtime import write_atomically
 
@@ -68,9 +57,8 @@ def read(path: str | Path, size: int) -> KataGoNetwork:
         reader = StreamReader(_unpacked(Path(path)), f"KataGo network {path}")
         _network(reader, network)
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(
-            f"cannot read the KataGo network {path}: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read the KataGo network {path}: {why}") from None
     if SPACE.match(reader.data, reader.at).end() != len(reader.data):
         raise reader.error("something follows its last layer")
     return network.eval()
@@ -141,7 +129,6 @@ def plan_of(settings: NetworkConfig) -> str:
     c, head, hidden = settings.channels, settings.head_channels, settings.value_hidden
     pooled = max(1, min(settings.pooling_channels, c // 2))
     act = f"act {RELU}"
-
     norm, conv = f"norm {{}} {EPSILON} 1 1 {act}".format, "conv {0} {0} {1} {2} 1 1".format
     linear, biased = "matmul {} {}".format, "matmul {0} {1} bias {1}".format
     rest, half, heads, wide, d = max(1, c - pooled), max(1, c // 2), max(1, c // 32), 3 * c, max(4, min(32, c // 4 * 4))
@@ -184,8 +171,7 @@ class StreamReader:
 
     def word(self, value: Any = None, allowed: Sequence[str] = ()) -> str:
         """Returns the next word. Raises InputError if there is none, or if it is not allowed."""
-        match = WORD.match(self.data, SPACE.match(self.data, self.at).end(), self.at + 4096)
-        if match is None:
+        if (match := WORD.match(self.data, SPACE.match(self.data, self.at).end(), self.at + 4096)) is None:
             raise self.error("it ends too early")
         self.at, word = match.end(), match[0].decode("ascii", "replace")
         if allowed and word not in allowed:
@@ -322,9 +308,7 @@ def _blocks(file: Stream, blocks: nn.ModuleList, number: int, channels: int, dep
 
 
 def _residual(file: Stream, block: Residual, channels: int, depth: int) -> Residual:
-    number = 0
-    if block.kind == "nested_bottleneck_block":
-        number = file.whole(len(block.blocks), 0, MOST_BLOCKS)
+    number = file.whole(len(block.blocks), 0, MOST_BLOCKS) if block.kind == "nested_bottleneck_block" else 0
     block.norm1 = _norm(file, block.norm1, channels)
     block.conv1 = _conv(file, block.conv1, channels)
     middle = block.conv1.out_channels
@@ -337,10 +321,10 @@ def _residual(file: Stream, block: Residual, channels: int, depth: int) -> Resid
     return block
 
 
-def _pooled_bias(file: Stream, old: PooledBias | None, channels: int) -> PooledBias:
+def _pooled_bias(file: Stream, old: katago.PooledBias | None, channels: int) -> katago.PooledBias:
     conv = _conv(file, old and old.conv, channels)
     norm = _norm(file, old and old.norm, conv.out_channels)
-    return old or PooledBias(conv, norm)
+    return old or katago.PooledBias(conv, norm)
 
 
 def _attention(file: Stream, old: Attention | None, channels: int) -> Attention:
@@ -476,7 +460,7 @@ def _bias(file: Stream, old: nn.Parameter | None, channels: int) -> nn.Parameter
 
 def _activation(file: Stream, kind: str | None) -> str:
     file.word("act")
-    return file.word(kind, list(ACTIVATIONS)) if file.version >= 11 else RELU
+    return file.word(kind, list(katago.ACTIVATIONS)) if file.version >= 11 else RELU
 
 
 def _norm(file: Stream, old: Norm | None, channels: int) -> Norm:

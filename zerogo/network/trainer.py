@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, reduce
 from typing import Any
@@ -78,16 +78,6 @@ class Targets(TensorFields):
 # is the mean of n cross-entropies (`_outcome_terms`), and the better outcome has probability (1 + tanh(logit)) / 2.
 
 
-def policy_target(targets: Targets) -> tuple[Tensor, Tensor]:
-    """The search's policy."""
-    return targets.policy, targets.policy_weight
-
-
-def reply_target(targets: Targets) -> tuple[Tensor, Tensor]:
-    """The opponent's next move, if there is one; weighted by `policy_weight`, as random players teach no replies."""
-    return targets.reply, targets.policy_weight * targets.has_reply
-
-
 def soft_policy_target(targets: Targets) -> tuple[Tensor, Tensor]:
     """The search's policy to the power of 1/4, normalised; no move that exists is left at 0 (KataGo)."""
     exists = 1.0 if targets.on_board is None else F.pad(targets.on_board.flatten(1), (0, 1), value=True)
@@ -106,19 +96,19 @@ def short_values_target(targets: Targets) -> tuple[Tensor, Tensor]:
     return targets.short_values.nan_to_num(0.0), is_known.to(torch.float32)
 
 
-def ownership_target(targets: Targets) -> tuple[Tensor, Tensor]:
-    """The owner of each point at the end; `_outcome_terms` leaves out points that do not exist."""
-    return targets.ownership.flatten(1), targets.board_weight
-
-
-def score_target(targets: Targets) -> tuple[Tensor, Tensor]:
-    """The result in points, [B]. The loss is Huber's, in units of SCORE_SCALE points."""
-    return targets.score, targets.board_weight
-
-
-MOVES = {"policy": policy_target, "reply": reply_target, "soft_policy": soft_policy_target}
-OUTCOMES = {"value": value_target, "ownership": ownership_target, "short_values": short_values_target}
-LOSSES = MOVES | OUTCOMES | {"score": score_target}
+MOVES = {
+    "policy": lambda targets: (targets.policy, targets.policy_weight),
+    # The opponent's next move, if there is one; weighted by `policy_weight`, as random players teach no replies.
+    "reply": lambda targets: (targets.reply, targets.policy_weight * targets.has_reply),
+    "soft_policy": soft_policy_target,
+}
+OUTCOMES = {
+    "value": value_target,
+    "ownership": lambda targets: (targets.ownership.flatten(1), targets.board_weight),  # see `_outcome_terms`
+    "short_values": short_values_target,
+}
+# The score is [B]; its loss is Huber's, in units of SCORE_SCALE points.
+LOSSES = MOVES | OUTCOMES | {"score": lambda targets: (targets.score, targets.board_weight)}
 
 
 def loss_terms(outputs: NamedTensors, targets: Targets, heads: Mapping[str, float]) -> list[Terms]:
@@ -170,9 +160,7 @@ def _constants(numbers: tuple[float, ...], device: torch.device) -> Tensor:
         return torch.tensor(numbers, device=device)
 
 
-def head_metrics(
-    outputs: NamedTensors, targets: Targets, heads: Mapping[str, float], loss: list[Terms]
-) -> NamedTensors:
+def head_metrics(outputs: NamedTensors, targets: Targets, heads: dict[str, float], loss: list[Terms]) -> NamedTensors:
     """Returns the metrics of a batch besides its loss: `NAME_loss` of each head before its weight (0 for a weight of
     0), and for existing heads:
 
@@ -226,18 +214,14 @@ def _score_metrics(score: Tensor, targets: Targets) -> NamedTensors:
     return {"score_error_points": (score - targets.score).abs() @ _shares(targets.board_weight)}
 
 
-METRICS: dict[str, Callable[[Tensor, Targets], NamedTensors]] = {
-    "policy": _policy_metrics,
-    "value": _value_metrics,
-    "score": _score_metrics,
-}
+METRICS = {"policy": _policy_metrics, "value": _value_metrics, "score": _score_metrics}
 
 
 class Trainer:
     """Trains in place: `network` by gradients; `averaged`, which plays, as the mean of its recent weights.
 
     settings: the config's section `training`. heads: head name to loss weight. dtype: bfloat16 for mixed precision,
-    else float32. samples, steps: trained on so far. Raises InputError for a head without a loss."""
+    else float32. samples, steps: so far. progress: of the run, 0 to 1. Raises InputError for a head without a loss."""
 
     def __init__(
         self,
@@ -248,8 +232,7 @@ class Trainer:
         device: torch.device | str,
         dtype: torch.dtype,
     ) -> None:
-        missing = [name for name in heads if name not in LOSSES]
-        if missing:
+        if missing := [name for name in heads if name not in LOSSES]:
             raise InputError(f"network.heads has {missing[0]!r}, which has no loss; allowed are {', '.join(LOSSES)}")
         self.device, self.dtype = torch.device(device), dtype
         self.encoder, self.settings, self.heads = encoder, settings, dict(heads)
@@ -270,10 +253,6 @@ class Trainer:
         for network in (self.network, self.averaged):
             network.load_state_dict(weights, strict=False)
         self.average_weight, self.least_horizon = 1.0, TRAINED_HORIZON
-
-    def set_progress(self, progress: float) -> None:
-        """Sets how much of the run is over, 0 to 1, for the learning rate's schedule."""
-        self.progress = min(1.0, max(0.0, progress))
 
     def learning_rate(self) -> float:
         """Returns the next step's learning rate: base x warm-up x the last schedule factor reached by progress."""

@@ -101,8 +101,7 @@ class Inbox:
 
     def has_news(self, players: list[int]) -> bool:
         """Whether actors have no checkpoint yet, or one of other settings or players (`matches`) than the run has."""
-        newest = checkpoints.newest(self.directory.parent)
-        if newest is None:
+        if (newest := checkpoints.newest(self.directory.parent)) is None:
             return True
         before, now = ((one.game, one.search, one.selfplay, one.replay) for one in (newest.config, self.config))
         return before != now or newest.counters.get("players", []) != players
@@ -464,8 +463,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
             games = [game for game in collected.games if game.number < num_games]
             finished += len(games)
             write_games(out_dir / "games", games, f"{config.run.name}@{checkpoint.step}")
-            samples = collected.all_samples()
-            if samples is not None:
+            if (samples := collected.all_samples()) is not None:
                 samples = samples.select((samples.game < num_games).nonzero().squeeze(1))
                 if len(samples):
                     save_shard(shard_path(out_dir / "samples", first + written, len(samples)), samples)

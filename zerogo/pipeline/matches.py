@@ -92,8 +92,7 @@ class Matches:
                 return []
         with kernels.plain(), contextlib.ExitStack() as stack:  # their kernels are tried when they play
             opponent = self._opponent(spec, stack)
-            sizes = [size for size in all_sizes if plays_on(opponent, size)]
-            if not sizes:
+            if not (sizes := [size for size in all_sizes if plays_on(opponent, size)]):
                 words = f"{spec} plays on {listed(opponent.sizes)} only; this run is on {listed(all_sizes)}"
                 raise InputError(f"evaluation.opponents: {words}")
             for size in sizes if isinstance(opponent, ExternalPlayer) else []:

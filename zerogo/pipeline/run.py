@@ -167,7 +167,10 @@ class Run:
         state = start and start.counters["replay"] | start.generators | start.run.get("replay", {})
         options = {"state": state, "device": place, "call": self.signals.retry_io, "writes": distributed.is_rank0()}
         replay = Replay(config.replay, side, shards, config.run.seed, **options)
-        snapshots.require_same_replay(replay)
+        # Ranks with other samples would learn from other batches.
+        facts = {"the number of samples": replay.total, "of them in memory": len(replay)}
+        facts |= {"the last game": replay.last_game}
+        distributed.require_same(facts, "all ranks must see the same folder, with all of its shards")
         return replay
 
     def _evaluator(self, heads: tuple[str, ...] = SEARCH_HEADS, player: Checkpoint | None = None) -> Evaluator:
@@ -322,12 +325,12 @@ class Run:
 
     def _run_iteration(self) -> None:
         """Runs an iteration, or the rest of a snapshot's: plays, learns, charts, saves a checkpoint if one is due."""
-        begun, waited, disk_seconds = time.monotonic(), distributed.seconds_waited(), self.signals.disk_seconds
+        begun, waited, disk_seconds = time.monotonic(), distributed.waits.seconds, self.signals.disk_seconds
         if not (resumed := self.iteration.is_learning):
             self._play()
         played = time.monotonic()
         numbers, collected = self.iteration.numbers | self._learn(), self.iteration.collected
-        learning, waited = time.monotonic() - played, distributed.seconds_waited() - waited
+        learning, waited = time.monotonic() - played, distributed.waits.seconds - waited
         if not self.state.players:
             self.selfplay.set_network(self._evaluator(), max(self.trainer.steps, bool(self.config.run.start_from)))
         self.state.iterations, self.shown.part = self.state.iterations + 1, 0.0
@@ -427,8 +430,7 @@ class Run:
         steps, iteration = self.trainer.steps, self.iteration
         player, learned = (self.state.players or [steps])[-1], max(steps - iteration.first_step, iteration.steps_before)
         figures = sanity_checks.of_training(numbers, self.replay, player, learned)
-        held_out = self.replay.validation_batch(self.config.training.batch)
-        if held_out is not None:
+        if (held_out := self.replay.validation_batch(self.config.training.batch)) is not None:
             figures |= sanity_checks.of_batch(held_out, self.trainer)
         evaluator = self._evaluator(("policy", "value", "ownership"))
         return figures | sanity_checks.of_network(self.replay.newest(self.iteration.num_samples), evaluator)
@@ -483,7 +485,7 @@ class Run:
         batch, iteration = self.config.training.batch, self.iteration
         while iteration.planned_steps and self.replay.can_sample(batch) and self._progress() < 1.0:
             begun = time.monotonic()
-            self.trainer.set_progress(self._progress())
+            self.trainer.progress = self._progress()
             drawn, done = self.replay.sample_batch(batch), self.trainer.steps - iteration.first_step
             iteration.note(drawn, self.trainer.step(drawn, measures=done % METRICS_EVERY == 0))
             self.shown.values["learning"] = f"{100 * (learned := (done + 1) / iteration.planned_steps):.0f} %"

@@ -202,8 +202,7 @@ def _thinned(samples: Samples, limit: int) -> Samples:
     """Returns at most so many samples, spread evenly over all."""
     if len(samples) <= limit:
         return samples
-    index = torch.arange(limit) * len(samples) // limit
-    return samples.map(lambda tensor: tensor[index])
+    return samples.select(torch.arange(limit) * len(samples) // limit)
 
 
 def _maximum(numbers: Tensor) -> float:

@@ -26,7 +26,7 @@ from zerogo import checkpoint
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, is_whole, load
 from zerogo.errors import InputError
-from zerogo.replay import Replay, Samples, TrainingBatch
+from zerogo.replay import Samples, TrainingBatch
 from zerogo.selfplay import SelfPlayResult
 from zerogo.system import distributed
 
@@ -127,12 +127,6 @@ def _rename_(fields: dict[str, Any], **names: str) -> None:
     """Gives fields that have the names of an earlier version their present ones."""
     for earlier in names.keys() & fields.keys():
         fields[names[earlier]] = fields.pop(earlier)
-
-
-def require_same_replay(replay: Replay) -> None:
-    """Raises InputError where ranks have other samples than the first one: they would learn from other batches."""
-    facts = {"the number of samples": replay.total, "of them in memory": len(replay), "the last game": replay.last_game}
-    distributed.require_same(facts, "all ranks must see the same folder, with all of its shards")
 
 
 def is_finite(tensors: Iterable[Tensor]) -> bool:

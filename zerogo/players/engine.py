@@ -181,7 +181,9 @@ class Engine:
         return self.judge(self.game, self.now() + min(seconds, self.options.most_seconds or seconds))
 
     def is_open(self) -> bool:
-        """Returns `move_choice.is_open` of the position, with the ownership of the analyst."""
+        """Returns `move_choice.is_open` of the position, with the ownership of the analyst where there is one."""
+        if self.analyst is None:
+            return move_choice.is_open(self.game.state)
         ownership = self.analyst.evaluate(self.game.tensor(self.analyst.device)).ownership[0]
         return move_choice.is_open(self.game.state, ownership.cpu().numpy())
 

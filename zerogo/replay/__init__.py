@@ -86,8 +86,7 @@ class Replay:
         call: Callable[..., Any] = lambda work, *arguments: work(*arguments),
         writes: bool = True,
     ) -> None:
-        self.settings = settings
-        self.board_size = board_size
+        self.settings, self.board_size = settings, board_size
         self._files = None if directory is None else files.ShardFolder(directory, call)
         self.total = self.num_drawn = self.num_random = 0
         self.last_game = -1

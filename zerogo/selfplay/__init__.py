@@ -256,7 +256,11 @@ class SelfPlay:
         result = self.search.result(search_state, game_index)
         actions = self._choose(game_index, before, result)
         self._record(game_index, before, actions, result)
-        after = _play_moves(before, actions, stays)
+        if stays is None:
+            after = board.step_(before, actions)
+        else:  # those stay as they are
+            after = board.step_(replace(before, finished=stays), actions)
+            after = replace(after, finished=after.finished > stays)
         resigns = self._resigns(game_index, before, result) if self.settings.resign_share else None
         self.states = after if is_whole else board.put_(self.states, game_index, after)
         actions = actions if stays is None else torch.where(stays, board.NO_MOVE, actions)
@@ -440,14 +444,6 @@ class SelfPlay:
         if self.settings.resign_share:
             values, is_black = recorder.tables["root_value"], recorder.tables["to_play"] == board.BLACK
             self.resignation.learn(values, is_black, length, torch.where(drawn.may_resign, 0.0, score))  # 0: left out
-
-
-def _play_moves(before: board.State, actions: Tensor, stays: Tensor | None) -> board.State:
-    """Returns running games after the actions; those with `stays` (bool [K], None for none) are not moved."""
-    if stays is None:
-        return board.step_(before, actions)
-    after = board.step_(replace(before, finished=stays), actions)
-    return replace(after, finished=after.finished > stays)
 
 
 def diagnostics(result: SearchResult) -> dict[str, Tensor]:

@@ -91,8 +91,7 @@ class SelfPlayResult:
         self.sizes += sizes
         self.komi += states.rules.komi.tolist()
         self.ends += ends.tolist()
-        new_sizes = sizes[: max(0, BOARDS_SHOWN - len(self.last_boards))]  # several processes' may be more
-        if new_sizes:
+        if new_sizes := sizes[: max(0, BOARDS_SHOWN - len(self.last_boards))]:  # several processes' may be more
             self.last_boards += [stones[:n, :n] for n, stones in zip(new_sizes, states.stones.cpu(), strict=False)]
             self.last_ownership += [owners[:n, :n] for n, owners in zip(new_sizes, ownership.cpu(), strict=False)]
 

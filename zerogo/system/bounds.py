@@ -120,8 +120,7 @@ def missing(path: Path) -> str:
     for place in (folder, *([SHIPPED / folder] if str(folder) in WITH_SHIPPED else [])):
         with suppress(OSError, ValueError):
             names |= {other.name for other in place.iterdir() if other.suffix == path.suffix}
-    there = [shorten_path(folder / name) for name in sorted(names)[:MOST_NEIGHBOURS]]
-    if there:
+    if there := [shorten_path(folder / name) for name in sorted(names)[:MOST_NEIGHBOURS]]:
         more = ", …" if len(names) > MOST_NEIGHBOURS else ""
         return f"{shorten_path(path)} does not exist; there are {', '.join(there)}{more}"
     no_folder = "" if folder.is_dir() else ", nor does its folder"

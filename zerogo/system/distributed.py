@@ -149,8 +149,7 @@ def process_group() -> Iterator[None]:
     if not is_rank_of_launcher() or dist.is_initialized():
         yield
         return
-    missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
-    if missing:
+    if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]:
         what = f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but {missing[0]} is not set"
         raise InputError(f"{what}; start several processes with torchrun, or unset WORLD_SIZE for one")
     try:
@@ -259,7 +258,7 @@ def restarts_run(begun: int) -> bool:
 
 
 class _Waits:
-    """A clock that runs while this rank waits in a collective call for the others."""
+    """A clock that runs while this rank waits for others in a collective call, but not to average gradients [s]."""
 
     seconds = 0.0
 
@@ -270,12 +269,7 @@ class _Waits:
         self.seconds += time.monotonic()
 
 
-_waits = _Waits()
-
-
-def seconds_waited() -> float:
-    """Returns how long this process has waited for other ranks so far [s], without the averaging of gradients."""
-    return _waits.seconds
+waits = _Waits()
 
 
 class _Learners:
@@ -355,7 +349,7 @@ def all_gather_object(value: Any) -> list[Any]:
     """Returns the values of all ranks, by rank: anything that pickles."""
     values = [value] * world_size()
     if world_size() > 1:
-        with _waits:
+        with waits:
             dist.all_gather_object(values, value)
     return values
 
@@ -373,7 +367,7 @@ def begin_all_reduce_max(numbers: Sequence[float]) -> tuple[Callable[[], bool], 
     work = dist.all_reduce(largest, dist.ReduceOp.MAX, async_op=True)
 
     def _wait() -> list[float]:
-        with _waits:
+        with waits:
             work.wait()
         return largest.tolist()
 
@@ -427,7 +421,7 @@ def broadcast_from_rank0(work: Callable[..., Any], *arguments: Any) -> Any:
     """Returns on every rank what work(*arguments) returns on rank 0, which alone does it."""
     values = [run_and_sync_errors(lambda: work(*arguments) if is_rank0() else None)]
     if world_size() > 1:
-        with _waits:
+        with waits:
             dist.broadcast_object_list(values)
     return values[0]
 

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, TextIO
 
 import torch
 
-from zerogo.errors import InputError, Interrupted, quote
+from zerogo.errors import InputError, Interrupted, quote, refuse_os_errors
 from zerogo.system import distributed
 from zerogo.system.signals import NO_ROOM, refusal
 
@@ -217,11 +217,8 @@ def device_name(device: torch.device) -> str:
     """Returns the name of a GPU or of the processor, of which `platform` knows only the kind outside Linux."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    name = re.search(r"^model name[^:]*:(.*)", _text(Path("/proc/cpuinfo")), re.MULTILINE)
+    return name[1].strip() if name else platform.processor() or platform.machine()
 
 
 class RunLock(contextlib.ExitStack):
@@ -242,7 +239,8 @@ class RunLock(contextlib.ExitStack):
             file = self._lock(directory)
         except BlockingIOError:
             self.close()
-            what = f"the folder {directory} is already in use{self._holder()}"
+            holder = _text(self.directory / self.FILE).strip()
+            what = f"the folder {directory} is already in use" + (f" by another process {holder}" if holder else "")
             raise InputError(f"{what}; wait for it or {way_out}") from None
         except OSError as error:
             self.close()
@@ -276,11 +274,6 @@ class RunLock(contextlib.ExitStack):
                 raise
             return self._lock(directory, tries - 1)
 
-    def _holder(self) -> str:
-        with contextlib.suppress(OSError):
-            return f" by another process {(self.directory / self.FILE).read_text()}".rstrip()
-        return ""
-
     def require_in_place(self) -> None:
         """Raises FileNotFoundError where the directory was removed or moved, whatever lies in its place now."""
         with contextlib.suppress(FileNotFoundError):
@@ -298,15 +291,10 @@ class RunLock(contextlib.ExitStack):
                     path.rmdir()
 
 
-def make_directory(path: str | Path, is_new: bool = False) -> Path:
-    """Returns the directory, made with its parents where it is missing. Raises InputError when it can't be,
-    FileExistsError where it must be new and is not."""
-    try:
-        Path(path).mkdir(parents=True, exist_ok=not is_new)
-    except OSError as error:
-        if is_new and isinstance(error, FileExistsError):
-            raise
-        raise InputError(f"cannot make the directory {path}: {error.strerror or error}") from None
+def make_directory(path: str | Path) -> Path:
+    """Returns the directory, made with its parents where it is missing. Raises InputError when it can't be."""
+    with refuse_os_errors(f"cannot make the directory {path}"):
+        Path(path).mkdir(parents=True, exist_ok=True)
     return Path(path)
 
 
@@ -314,9 +302,11 @@ def make_output_folder(name: str) -> Path:
     """Returns a new directory, checkpoints/NAME-DATE-TIME, or with -2, -3, … behind it where other processes have made
     theirs in the same second. Raises InputError when it can't be made."""
     stem = f"checkpoints/{time.strftime(f'{name}-%Y%m%d-%H%M%S')}"
-    for path in itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2))):
-        with contextlib.suppress(FileExistsError):
-            return make_directory(path, is_new=True)
+    with refuse_os_errors(f"cannot make the directory {stem}"):
+        for path in map(Path, itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))):
+            with contextlib.suppress(FileExistsError):
+                path.mkdir(parents=True)
+                return path
 
 
 def require_new_folder(path: Path, option: str) -> None:

@@ -183,7 +183,10 @@ def find_batch(
     assert 1 <= limit and 1 <= least, f"from {least} to {limit} positions"
     rates: dict[int, float] = {}
     size = min(least, limit)
-    while size <= limit and not _is_flat(list(rates.values()), patience):
+    while size <= limit:
+        before, last = [*rates.values()][:-patience], [*rates.values()][-patience:]
+        if before and max(last) < (1 + GAIN) * max(before):  # the last doublings brought nothing worth having
+            break
         try:
             rates[size] = rate(size)
         except RuntimeError as error:
@@ -202,12 +205,6 @@ def lacks_memory(error: BaseException) -> bool:
     """Returns whether memory has run out. Python and torch have errors for that, the libraries below only words."""
     is_known = isinstance(error, MemoryError | torch.OutOfMemoryError)
     return is_known or any(words in str(error) for words in NO_MEMORY)
-
-
-def _is_flat(rates: list[float], patience: int) -> bool:
-    """Says whether the last doublings brought nothing worth having."""
-    before, last = rates[:-patience], rates[-patience:]
-    return bool(before) and max(last) < (1 + GAIN) * max(before)
 
 
 def speed(work: Callable[[], Any], size: int, device: torch.device, is_replayed: bool = False) -> float:
@@ -272,8 +269,7 @@ class ThreadChoice:
 
     def _judge(self, rate: float) -> None:
         """Keeps the number that was tried, or goes back to the one before and waits longer until the next trial."""
-        is_better = rate > self.GAIN * self._rate
-        if is_better:
+        if rate > self.GAIN * self._rate:
             self._rate, self._wait = rate, self.FIRST_WAIT
         else:
             self._use(self._before)

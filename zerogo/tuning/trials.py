@@ -269,14 +269,15 @@ def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
 
 
 def _winograd_cases(_games: board.State, _kind: str) -> Iterator[Case]:
-    weight, bias = torch.randint(-1, 2, (64, 64, 3, 3)) / 64.0, torch.arange(-32.0, 32.0) / 32
+    drawn = partial(torch.randint, -1, 2, generator=torch.Generator().manual_seed(1))  # the same in every process
+    weight, bias = drawn((64, 64, 3, 3)) / 64.0, torch.arange(-32.0, 32.0) / 32
     for side in (5, 7, 9, 13):  # with tiles of both kinds, whole and not; of 9 and 13 more boards than at once
-        outputs = torch.randint(-1, 2, (49, 64, side, side)) / 8.0
+        outputs = drawn((49, 64, side, side)) / 8.0
         inputs = 32 if side == 5 else 64  # as many as outputs, and not, like a network's first convolution
         x, weights = outputs.flip(0)[:, :inputs], weight[:, :inputs]
         for residual, relu in ((None, False), (outputs, True)):
             yield _convolved, (x, weights, bias, residual, relu)
-        yield _differentiated, (x, weights, outputs)
+        yield _differentiated, (x, weights, outputs / 16)  # else weights' gradients are rounded by up to `BOUND`
 
 
 def _convolved(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, relu: bool) -> Tensor:

@@ -146,23 +146,16 @@ def pass_alive_rows(
     black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, by_vital: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's pass-alive points: int32 [B, N] three times, bool [B] -> int32 [B, N] twice."""
-    return _find_alive(black, white, on_board, suicide, False, by_vital)[:2]
+    areas, is_alive = torch.empty(2, *black.shape, dtype=torch.int32), torch.zeros(len(black), dtype=torch.bool)
+    over_games(_pass_alive, len(black), black, white, on_board, suicide, False, by_vital, *areas, is_alive)
+    return areas[0], areas[1]
 
 
 def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
-    """Returns whether every point is pass-alive: bool [B]."""
-    return _find_alive(black, white, on_board, suicide, True)[2]
-
-
-def _find_alive(
-    black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, is_quick: bool, by_vital: bool = True
-) -> tuple[Tensor, ...]:
-    """Returns Black's and White's pass-alive areas, int32 [B, N] bit rows, and whether every point is in one, bool [B].
-
-    is_quick: the areas do not matter; most games then need only a quick test, and their areas are not written."""
-    results = *torch.empty(2, *black.shape, dtype=torch.int32), torch.zeros(len(black), dtype=torch.bool)
-    over_games(_pass_alive, len(black), black, white, on_board, suicide, is_quick, by_vital, *results)
-    return results
+    """Returns whether every point is pass-alive: bool [B]; most games need only a quick test, which writes no areas."""
+    areas, is_alive = torch.empty(2, *black.shape, dtype=torch.int32), torch.zeros(len(black), dtype=torch.bool)
+    over_games(_pass_alive, len(black), black, white, on_board, suicide, True, True, *areas, is_alive)
+    return is_alive
 
 
 @kernel

@@ -18,19 +18,7 @@ from torch import Tensor
 
 from zerogo.kernels import shared
 from zerogo.kernels.cpu import array, inline, kernel, over_games
-from zerogo.kernels.shared import (
-    CHOICE_NUMBERS,
-    ILLEGAL,
-    LANDED,
-    NULL_NODE,
-    ROOT,
-    SELECTED,
-    UNVISITED,
-    Leaves,
-    Searches,
-    Slots,
-    Trees,
-)
+from zerogo.kernels.shared import ILLEGAL, NULL_NODE, ROOT, UNVISITED
 
 ZERO, ONE, WORST = np.float32(0), np.float32(1), np.float32(-np.inf)
 TINY = np.float32(shared.TINY)
@@ -38,7 +26,7 @@ VARIANCE_PRIOR, VARIANCE_WEIGHT = np.float32(shared.VARIANCE_PRIOR), np.float32(
 INVERSE_PRIOR_STDEV = np.float32(shared.INVERSE_PRIOR_STDEV)
 NO_SCORES = np.empty(0, np.float32)
 
-Settings = namedtuple("Settings", ("is_gumbel", "leaves", "tries", *CHOICE_NUMBERS))
+Settings = namedtuple("Settings", ("is_gumbel", "leaves", "tries", *shared.CHOICE_NUMBERS))
 # One game's part of a `search.tree.Tree`, by node. under_way int32 [M], by_move int32 [A], collided bool [A]: as in
 # `search.selection.VirtualVisits`. tried int64 [A], sigma, scores float32 [A]: scratch memory.
 OneTree = namedtuple(
@@ -46,11 +34,11 @@ OneTree = namedtuple(
 )
 
 
-def arrays_of(tree: Any) -> Trees:
+def arrays_of(tree: Any) -> shared.Trees:
     """Returns the arrays of a `search.tree.Tree`, over the same memory; an empty one if it keeps no scores."""
-    tensors = (getattr(tree, name) for name in Trees._fields[:-1])
+    tensors = (getattr(tree, name) for name in shared.Trees._fields[:-1])
     arrays = (NO_SCORES if tensor is None else tensor.flatten(0, 1).numpy() for tensor in tensors)
-    return Trees(*arrays, tree.size.numpy())
+    return shared.Trees(*arrays, tree.size.numpy())
 
 
 # Select
@@ -65,10 +53,10 @@ def select(search_state: Any, settings: Any) -> tuple[Tensor, ...]:
     num_games, number = search_state.num_games, settings.leaves * search_state.num_games
     flags = np.zeros((2, number), np.bool_)
     path = np.empty((number, search_state.depth_bound + 1), np.int64)
-    slots = Slots(path, np.zeros(number, np.int64), np.zeros(number, np.int64), *flags)
+    slots = shared.Slots(path, np.zeros(number, np.int64), np.zeros(number, np.int64), *flags)
     collisions = np.zeros(num_games, np.int64)
-    searches = Searches(*(getattr(search_state, name).numpy() for name in Searches._fields))
-    numbers = (np.float32(getattr(settings, name)) for name in CHOICE_NUMBERS)
+    searches = shared.Searches(*(getattr(search_state, name).numpy() for name in shared.Searches._fields))
+    numbers = (np.float32(getattr(settings, name)) for name in shared.CHOICE_NUMBERS)
     chosen_by = Settings(settings.algorithm == "gumbel", settings.leaves, shared.tries(settings.leaves), *numbers)
     over_games(_select, num_games, arrays_of(search_state.tree), searches, chosen_by, slots, collisions)
     if settings.leaves > 1:
@@ -335,9 +323,9 @@ def expand_and_backup(
     place = np.full(selection.num_slots * num_games, -1, np.int64)  # the simulation of each slot
     (used,) = selection.is_used.numpy().nonzero()
     place[selection.index.numpy()[used]] = used
-    fields = [getattr(selection, name) for name in SELECTED] + [getattr(leaves, name) for name in LANDED]
+    fields = [getattr(selection, name) for name in shared.SELECTED] + [getattr(leaves, name) for name in shared.LANDED]
     arrays = (array(field.detach()) for field in (*fields, prior, value))
-    leaf_arrays = Leaves(*arrays, NO_SCORES if score is None else array(score.detach()))
+    leaf_arrays = shared.Leaves(*arrays, NO_SCORES if score is None else array(score.detach()))
     ended = np.zeros((num_games, 2), np.int64)
     counters = (search_state.done.numpy(), search_state.deepest.numpy(), ended)
     over_games(_expand_and_backup, num_games, arrays_of(search_state.tree), leaf_arrays, place, *counters)
