@@ -41,7 +41,7 @@ def play_and_die(folder: Path, drawn: random.Random, at_a_file: bool) -> None:
             happens = match.MatchGames.play_ply
             match.MatchGames.play_ply = lambda games: (time.sleep(0.01), happens(games))[1]
         try:
-            play(folder, resume=True)
+            play(folder, resume=folder.exists())
         finally:
             os._exit(1)  # it was to die before
     if not at_a_file:
