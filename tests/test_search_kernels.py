@@ -39,7 +39,7 @@ def compared(way: str, run: Callable[[torch.device], SearchState]) -> tuple[Sear
     return plain, ours
 
 
-def cases(triton: list[tuple[str, int]], by_numba: tuple[int, ...] = (1, 4, 11)) -> pytest.MarkDecorator:
+def cases(triton: list[tuple[str, int]], by_numba: tuple[int, ...] = (1, 5, 11)) -> pytest.MarkDecorator:
     """Runs a test by Numba with all settings and these leaves, and by Triton with those given: (settings, leaves)."""
     some = [(NUMBA, name, leaves) for name in SETTINGS for leaves in by_numba]
     some += [(TRITON, name, leaves) for name, leaves in triton]
@@ -55,7 +55,7 @@ def cases(triton: list[tuple[str, int]], by_numba: tuple[int, ...] = (1, 4, 11))
     return pytest.mark.parametrize(("way", "settings"), params)
 
 
-SOME = [("puct with all", 4), ("gumbel", 1), ("gumbel", 4)]
+SOME = [("puct with all", 4), ("gumbel", 1), ("gumbel", 5)]
 
 
 def search_of(toy: toys.Toy, settings: SearchConfig, device: torch.device) -> Search:

@@ -191,12 +191,16 @@ def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 5, 8, 16])
 def test_phases_of_sequential_halving(number: int, budget: int) -> None:
     """Each phase tries fewer moves, all of them equally often; `plain_gumbel` has the order itself."""
-    order, ends = list(considered_visits(number, budget)), phase_ends(number, budget)
+    order, ends = list(considered_visits(number, budget)), phase_ends(number, budget, leaves=1000)
     assert len(order) == len(ends) == budget
     moves = [order.count(visits) for visits in order]
     for index, end in enumerate(ends):  # of a phase: fewer moves go on
         assert index < end <= budget and len(set(moves[index:end])) == 1
         assert end == budget or moves[end] < moves[index]
+    for leaves in (1, 4):  # a step ends once each move of its phase had its visit, or, with few moves, as above
+        for index, end in enumerate(phase_ends(number, budget, leaves)):
+            once = budget - order[::-1].index(order[index])
+            assert end == (once if moves[index] * 2 >= leaves else ends[index])
 
 
 @pytest.mark.parametrize(("keep", "leaves"), [(True, 1), (False, 1), (True, 2), (True, 4), (True, 16)])

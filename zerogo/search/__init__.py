@@ -157,7 +157,7 @@ class Search:
         search_state.root_prior[games] = nodes.prior
         moves = nodes.is_open, budgets, self.settings.max_considered, search_state.longest
         search_state.target_visits[games] = gumbel.by_simulation(*moves, gumbel.considered_visits)
-        search_state.phase_end[games] = gumbel.by_simulation(*moves, gumbel.phase_ends)
+        search_state.phase_end[games] = gumbel.by_simulation(*moves, gumbel.phase_ends, self.settings.leaves)
 
     def _prepare_roots(
         self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, new_roots: Tensor | None

@@ -12,7 +12,7 @@ from zerogo.config import SearchConfig
 from zerogo.kernels.shared import TINY
 from zerogo.search.tree import Nodes
 
-Table = Callable[[int, int], tuple[int, ...]]  # (moves considered, budget) -> a number for each simulation
+Table = Callable[..., tuple[int, ...]]  # (moves considered, budget, ...) -> a number for each simulation
 
 
 @cache
@@ -36,36 +36,39 @@ def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
 
 
 @cache
-def phase_ends(num_considered: int, budget: int) -> tuple[int, ...]:
-    """Returns for each simulation how many are done at the end of its phase, when moves are dropped."""
+def phase_ends(num_considered: int, budget: int, leaves: int) -> tuple[int, ...]:
+    """Returns for each simulation how many may be done at the end of its step.
+
+    Up to there each move gets one more visit, so that no simulation waits for another one under the same move. Only
+    where that would use fewer than half of the leaves, it is the end of the phase, when moves are dropped."""
     # In a phase each number of visits occurs once for each of its moves.
     moves_by_visits = Counter(considered_visits(num_considered, budget))
     ends: list[int] = []
     done = start = 0
     for visits, moves in moves_by_visits.items():
         done += moves
-        if moves_by_visits[visits + 1] < moves:
+        if 2 * moves >= leaves or moves_by_visits[visits + 1] < moves:
             ends += [done] * (done - start)
             start = done
     return tuple(ends)
 
 
 @cache
-def _rows(table: Table, max_considered: int, budget: int, width: int, device: torch.device) -> Tensor:
+def _rows(table: Table, max_considered: int, budget: int, width: int, device: torch.device, *more: int) -> Tensor:
     """Returns a table for 0 to max_considered moves: int32 [max_considered + 1, width], 0 behind the budget."""
-    rows = [(*table(moves, budget), *(0,) * (width - budget)) for moves in range(max_considered + 1)]
+    rows = [(*table(moves, budget, *more), *(0,) * (width - budget)) for moves in range(max_considered + 1)]
     return torch.tensor(rows, dtype=torch.int32, device=device)
 
 
 def by_simulation(
-    is_open: Tensor, budgets: Tensor, max_considered: int, width: int, table: Table = considered_visits
+    is_open: Tensor, budgets: Tensor, max_considered: int, width: int, table: Table, *more: int
 ) -> Tensor:
     """Returns the rows of a table for each game's number of open moves and budget: bool [K, A], int64 [K] -> int32 [K,
-    width]."""
+    width]. more: the table's further arguments."""
     number = is_open.sum(1).clamp(max=max_considered)
     result = torch.zeros(len(budgets), width, dtype=torch.int32, device=budgets.device)
     for budget in torch.unique(budgets).tolist():
-        rows = _rows(table, max_considered, budget, width, budgets.device)
+        rows = _rows(table, max_considered, budget, width, budgets.device, *more)
         result = torch.where((budgets == budget).unsqueeze(1), rows[number], result)
     return result
 

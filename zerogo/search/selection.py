@@ -130,8 +130,8 @@ class VirtualVisits:
 
 
 def _most_done(search_state: SearchState, settings: SearchConfig) -> Tensor:
-    """Returns how many simulations may be done after the step: int64 [B]. That is the budget, but with Gumbel a step
-    never crosses the end of a halving phase, whose values decide which moves are dropped."""
+    """Returns how many simulations may be done after the step: int64 [B]. That is the budget, but a step of Gumbel's
+    never crosses the end of a halving phase, whose values decide which moves are dropped (`gumbel.phase_ends`)."""
     if settings.algorithm == "puct":
         return search_state.budget
     now = search_state.done.clamp(max=search_state.longest - 1).unsqueeze(1)

@@ -100,14 +100,14 @@ class SearchState:
     noise. forced: float32 [B], k of forced playouts, 0 if the search does not explore. gumbel: float32 [B, A], 0
     without noise. kept_visits: float32 [B, A], visits of the root's children before this search. With Gumbel,
     target_visits: int32 [B, longest]; entry s: how many new visits a root move must have to be tried in simulation s;
-    phase_end: int32 [B, longest]; entry s: how many simulations are done at the end of its halving phase. keys: int64
-    [B], the current move's key for random symmetries. deepest: int64 [B], a bound of the depth of the tree's nodes, the
-    root being 0. depth_bound: the same for all trees, on the host. overflowed: int64 [], kept trees dropped because the
-    nodes of their next search would not have fitted. exact_leaves: int64 [2], simulations that ended in a finished
-    position, and in a closed move, without the network. collisions: int64 [], simulations dropped because they reached
-    a node that another one of their step was about to make. repeated_states: the root states once for each of a step's
-    `leaves` simulations, [leaves * B]; None if they must be made anew. graph: the step as a CUDA graph
-    (`kernels.graph.StepGraph`) or None; a copy has none, since it would hold the original's tree."""
+    phase_end: int32 [B, longest]; entry s: how many simulations may be done after its step (`gumbel.phase_ends`).
+    keys: int64 [B], the current move's key for random symmetries. deepest: int64 [B], a bound of the depth of the
+    tree's nodes, the root being 0. depth_bound: the same for all trees, on the host. overflowed: int64 [], kept trees
+    dropped because the nodes of their next search would not have fitted. exact_leaves: int64 [2], simulations that
+    ended in a finished position, and in a closed move, without the network. collisions: int64 [], simulations dropped
+    because they reached a node that another one of their step was about to make. repeated_states: the root states once
+    for each of a step's `leaves` simulations, [leaves * B]; None if they must be made anew. graph: the step as a CUDA
+    graph (`kernels.graph.StepGraph`) or None; a copy has none, since it would hold the original's tree."""
 
     states: Any
     tree: Tree

@@ -32,6 +32,7 @@ NOT_KEPT = ("states", "tree", "repeated_states", "graph")
 # With PUCT, the temperature of the played move falls from START towards END, with a half-life of N plies (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
 FEWEST_DUE, SOON = 0.5, 8  # a CPU moves once half of the games are due, or no other will be within 8 simulations
+COLLECTED_AT_ONCE = 16  # finished games, at least: one takes as long to collect as some
 CHECK_EVERY = 4  # simulations between checks for games whose search is over, where a check waits for the device
 SETTLED_END_SHARE = 0.9  # share of games that end once every point is pass-alive; the others teach when to pass
 OF_SEARCHES = tuple(field.name for field in fields(SearchState) if field.name not in NOT_KEPT)
@@ -199,20 +200,17 @@ class SelfPlay:
         collected.is_whole = False
         overflowed, done = self.search_state.overflowed.clone(), int(self.search_state.done.sum())
         while until is None or time.monotonic() < until:
-            number = len(collected.lengths) + sum(len(ends) for _, ends in self.ended)
-            if number >= num_games and not (every_slot and bool(self.is_first.any())):
+            if len(collected.lengths) + self._num_ended >= num_games and not (every_slot and bool(self.is_first.any())):
                 collected.is_whole = True
                 break
             if not self._simulate(pause):
                 break
-            self._collect_ended(collected)
+            if self._num_ended >= COLLECTED_AT_ONCE:
+                self._collect_ended(collected)
             # A CPU reads between simulations which budgets are spent; other devices report that after the moves.
-            looks = host_read_is_free(self.search_state.budget)
-            moving = self._due() if looks else self.all_games
+            moving = self._due() if host_read_is_free(self.search_state.budget) else self.all_games
             if len(moving):
                 self._move(moving, collected)
-                if looks:
-                    self._collect_ended(collected)
                 show(collected)
         else:
             collected.is_whole = True
@@ -410,14 +408,20 @@ class SelfPlay:
         unused = {name: getattr(self.states, name)[:, :0] for name in ("seen", "links", "lost", "recent", "moves")}
         return replace(self.states, **unused)
 
+    @property
+    def _num_ended(self) -> int:
+        """How many games are finished and not collected."""
+        return sum(len(ends) for _, ends in self.ended)
+
     def _collect_ended(self, collected: SelfPlayResult) -> None:
         """Collects the games that `_replace` sent. For a GPU, which works meanwhile, it also draws the next games."""
-        for fetch, ends in self.ended:
-            tensors = iter(fetch())
+        if self.ended:
+            sent, ends = zip(*((fetch(), ends) for fetch, ends in self.ended), strict=True)
+            tensors = map(torch.cat, zip(*sent, strict=True))
             states = self._without_history.with_tensors(tensors)
             recorder = Recorder({name: next(tensors) for name in self.recorder.tables})
-            self._collect(states, recorder, self.drawn.with_tensors(tensors), ends, collected)
-        self.ended.clear()
+            self._collect(states, recorder, self.drawn.with_tensors(tensors), torch.cat(ends), collected)
+            self.ended.clear()
         if not host_read_is_free(self.all_games) and len(self.games_ahead[1].number) < self.drawn_at_once:
             self.games_ahead = self._draw_games(2 * self.drawn_at_once)
 

@@ -107,14 +107,15 @@ def begin(
         explore = None if explore else torch.zeros_like(games, dtype=torch.bool)
     fields = fields_of(Trees, searched), fields_of(Searches, search_state), search_state.keys
     of_games = games, legal, move_keys, budgets, explore, places
-    numbers = searched.num_nodes, search_state.longest, search.settings.max_considered
+    settings = search.settings
+    numbers = searched.num_nodes, search_state.longest, settings.max_considered, settings.leaves
     launch(begin_kernel, len(games), *fields, *of_games, *numbers, **tree.kind_of(searched))
 
 
-@triton.jit(do_not_specialize=["num_nodes", "longest", "max_considered"])
+@triton.jit(do_not_specialize=["num_nodes", "longest", "max_considered", "leaves"])
 def begin_kernel(
     trees, searches, symmetry_keys, games, legal, move_keys, budgets, explores, places, num_nodes, longest,
-    max_considered, KIND: tl.constexpr,
+    max_considered, leaves, KIND: tl.constexpr,
 ):  # fmt: skip
     """Begins the search of one game. explores: bool [K], None for all. places: int64 [K, A] or None, see
     `search.game.Game.noise_places`."""
@@ -146,13 +147,12 @@ def begin_kernel(
     tl.store(searches.done + game, budget * 0)
     tl.store(symmetry_keys + game, rows.key_of(key, SYMMETRY))
     considered = tl.minimum(tl.sum((children != ILLEGAL).to(tl.int32), 0), max_considered)
-    _halve(
-        searches.target_visits + game * longest, searches.phase_end + game * longest, considered, budget, longest, KIND
-    )
+    order, phase_end = searches.target_visits + game * longest, searches.phase_end + game * longest
+    _halve(order, phase_end, considered, budget, longest, leaves, KIND)
 
 
 @triton.jit
-def _halve(order, phase_end, considered, budget, longest, KIND: tl.constexpr):
+def _halve(order, phase_end, considered, budget, longest, leaves, KIND: tl.constexpr):
     """Writes `gumbel.considered_visits` and `gumbel.phase_ends` of a budget, 0 after it: a round gives each move of a
     phase one visit, and a phase ends when the next round has fewer moves."""
     start = budget * 0
@@ -177,7 +177,7 @@ def _halve(order, phase_end, considered, budget, longest, KIND: tl.constexpr):
             visits += 1
             left -= 1
             following = tl.where(left > 0, width, tl.maximum(2, width // 2))
-            if tl.minimum(following, budget - done) < number:
+            if (tl.minimum(following, budget - done) < number) | (2 * number >= leaves):
                 at = first
                 while at < done:
                     place = at + tl.arange(0, LEVELS)
