@@ -227,8 +227,8 @@ class SelfPlay:
         would wait for the device. Returns False if `pause` interrupted it."""
         if self.steps_left == 0:
             left = self.search_state.budget - self.search_state.done
-            number = int(left.min()) if host_read_is_free(left) else max(self.fewest_left, CHECK_EVERY)
-            self.steps_left = max(1, -(-number // self.search.settings.leaves))
+            number = _fewest(left) if host_read_is_free(left) else max(self.fewest_left, CHECK_EVERY)
+            self.steps_left = -(-number // self.search.settings.leaves)
         while self.steps_left:
             if pause():
                 return False
@@ -239,8 +239,8 @@ class SelfPlay:
     def _due(self) -> Tensor:
         """Returns the games whose budget is spent; none if they are few and another will soon follow."""
         left = self.search_state.budget - self.search_state.done
-        due, least = (left <= 0).nonzero().squeeze(1), int(torch.where(left > 0, left, SOON + 1).min())
-        return due if len(due) >= FEWEST_DUE * self.num_games or least > SOON else due[:0]
+        due, waits = (left <= 0).nonzero().squeeze(1), 0 < _fewest(left) <= SOON
+        return due[:0] if waits and len(due) < FEWEST_DUE * self.num_games else due
 
     def _move(self, game_index: Tensor, collected: SelfPlayResult) -> None:
         """Plays a move in the games whose budget is spent (on a CPU all the given ones), replaces finished games, and
@@ -299,7 +299,7 @@ class SelfPlay:
         collected.prior_entropy += float(readback.entropy[moved].sum())
         collected.moves += len(moved)
         left = torch.where(readback.has_moved, readback.next_budget, readback.budget - readback.done)
-        self.fewest_left = min(int(left.min()), *self.budgets) if is_over.any() else int(left.min())
+        self.fewest_left = min(_fewest(left), *self.budgets) if is_over.any() else _fewest(left)
 
     def _on_device(self, games: Tensor) -> Tensor:
         """Returns game indices of the host (int64 [K], ascending) on the device."""
@@ -335,15 +335,15 @@ class SelfPlay:
     def _draw_plan(self, game_index: Tensor) -> None:
         """Draws whether the next search of each game is full or cheap (playout-cap randomisation)."""
         ply, number = select_games(self.states.ply, game_index), select_games(self.drawn.number, game_index)
-        # Opening plies become no samples, but are searched too: games that moved without a search would be out of step
-        # with the others, and a move in a few games costs as much host time as a move in all.
-        is_learned = ply >= select_games(self.drawn.opening, game_index)
+        # Opening plies become no samples and are drawn from the prior, so they need no search.
+        opening = select_games(self.drawn.opening, game_index)
+        is_learned = ply >= opening
         budget = torch.full_like(number, self.budgets[0])
         if self.settings.full_share < 1:
             drawn = rng.uniform(rng.key(self.seed, number, ply, Purpose.BUDGET), 1).squeeze(1)
             is_long = drawn < self.settings.full_share
             budget, is_learned = torch.where(is_long, *self.budgets), is_learned & is_long
-        plan = Plan(is_learned, budget)
+        plan = Plan(is_learned, torch.where(ply < opening, 0, budget))
         if len(game_index) == self.num_games:
             self.plan = plan
         else:
@@ -448,6 +448,11 @@ class SelfPlay:
         if self.settings.resign_share:
             values, is_black = recorder.tables["root_value"], recorder.tables["to_play"] == board.BLACK
             self.resignation.learn(values, is_black, length, torch.where(drawn.may_resign, 0.0, score))  # 0: left out
+
+
+def _fewest(left: Tensor) -> int:
+    """Returns the fewest simulations that any search still needs, 0 if all are over. left: int64 [K]."""
+    return int(torch.where(left > 0, left, left.amax()).min().clamp(min=0))
 
 
 def diagnostics(result: SearchResult) -> dict[str, Tensor]:
