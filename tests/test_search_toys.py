@@ -197,10 +197,8 @@ def test_phases_of_sequential_halving(number: int, budget: int) -> None:
     for index, end in enumerate(ends):  # of a phase: fewer moves go on
         assert index < end <= budget and len(set(moves[index:end])) == 1
         assert end == budget or moves[end] < moves[index]
-    for leaves in (1, 4):  # a step ends once each move of its phase had its visit, or, with few moves, as above
-        for index, end in enumerate(phase_ends(number, budget, leaves)):
-            once = budget - order[::-1].index(order[index])
-            assert end == (once if moves[index] * 2 >= leaves else ends[index])
+    for index, end in enumerate(phase_ends(number, budget, leaves=4)):  # a visit for each move, or, of one move, all
+        assert end == (budget - order[::-1].index(order[index]) if moves[index] >= 2 else ends[index])
 
 
 @pytest.mark.parametrize(("keep", "leaves"), [(True, 1), (False, 1), (True, 2), (True, 4), (True, 16)])

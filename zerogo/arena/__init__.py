@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from zerogo import cli, kernels
-from zerogo.arena.journal import NUM_GAMES, Journal
+from zerogo.arena.journal import MOVES_FILE, NUM_GAMES, Journal
 from zerogo.arena.match import MatchHooks, MatchSettings, cap_for, play_match
 from zerogo.arena.result import MatchResult, file_word, rating_lines, rating_table, write_report
 from zerogo.board import rng
@@ -131,7 +131,7 @@ class Tournament:
                 results.append(self._play_match(index, journal, progress))
                 if len(self.pairs) > 1:
                     progress.note(f"{time_of_day()}: {results[-1].lines()[0]}")  # all of it comes at the end
-        journal.forget_moves()
+        distributed.on_rank0((journal.folder / MOVES_FILE).unlink, missing_ok=True)  # no game is unfinished
         return results
 
     def _play_match(self, index: int, journal: Journal, progress: Progress) -> MatchResult:

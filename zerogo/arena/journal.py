@@ -86,10 +86,6 @@ class Journal(contextlib.ExitStack):
         self._moves.write(line + "\n")
         self._moves.flush()
 
-    def forget_moves(self) -> None:
-        """Removes the file of moves, as no game is unfinished."""
-        distributed.on_rank0((self.folder / MOVES_FILE).unlink, missing_ok=True)
-
 
 def _require_fit(folder: Path, settings: Mapping[str, Any], resume: bool) -> bool:
     """Returns whether a folder holds the match of exactly these settings. Raises InputError where the match can't start

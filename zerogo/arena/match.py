@@ -55,11 +55,6 @@ class MatchSettings:
     device: torch.device | str = "cpu"
     at_once: int | None = None
 
-    @property
-    def cap(self) -> int:
-        """The ply at which a game ends."""
-        return 2 * self.rules.size**2 if self.move_cap is None else self.move_cap
-
 
 @dataclass(frozen=True)
 class MatchHooks:
@@ -123,7 +118,7 @@ def _play(
                 hooks.on_moves(batch.ply - 1, batch.last_moves)
             if ended:
                 hooks.on_games(ended)
-            left = len(batch.game_index) * (1 - min(1.0, batch.ply / settings.cap))  # of running games
+            left = len(batch.game_index) * (1 - min(1.0, batch.ply / batch.moves.shape[1]))  # of running games
             hooks.on_progress(before + len(chosen) - left)
     return games
 
@@ -157,8 +152,9 @@ class MatchGames:
         self.opening_seed = int(rng.key(self.seed, Purpose.OPENING)) % 2**62
         self.a_is_black = (self.numbers % 2 == 0) | (not self.settings.is_paired)
         self.game_index = torch.arange(count, device=device)
-        self.states = board.new_games(count, self.rules, device, self.settings.cap)
-        self.moves = torch.full((count, self.settings.cap), NO_MOVE, dtype=torch.int16, device=device)
+        cap = 2 * self.rules.size**2 if self.settings.move_cap is None else self.settings.move_cap
+        self.states = board.new_games(count, self.rules, device, cap)
+        self.moves = torch.full((count, cap), NO_MOVE, dtype=torch.int16, device=device)
         for engine in self.engines:
             engine.begin(self.rules)
 

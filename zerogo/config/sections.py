@@ -383,7 +383,7 @@ class SelfplayConfig(Section):
     simulations_schedule: tuple[tuple[float, int], ...] = option((), "full_simulations by progress; []: constant")
     cheap_simulations: int = option(16, "simulations of a cheap search, for the move alone [KataGo]", 1, 100_000)
     full_share: float = option(1.0, "share of full searches [0.25 in KataGo]", above=0, high=1)
-    opening_plies: float = option(0.04, "mean opening plies per point, drawn from the prior [KataGo]", 0, 1)
+    opening_plies: float = option(0.04, "mean opening plies per point, drawn from the prior, unsearched [KataGo]", 0, 1)
     opening_temperature: float = option(2.0, "temperature of the prior for these plies", above=0, high=100)
     random_opening_games: int = option(1500, "games of random moves with which a run starts [measured]", 0, 10**7)
     resign_share: float = option(0.0, "share of games with resignation; the others measure wrong resignations", 0, 1)

@@ -438,14 +438,11 @@ def wrap_ddp(network: nn.Module, device: torch.device) -> nn.Module:
         return nn.parallel.DistributedDataParallel(network, **options)
 
 
-class Silent(contextlib.AbstractContextManager):
+class Silent(contextlib.ExitStack):
     """Stands for what only the first rank has (charts, a line of progress): takes every call and does nothing."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_, **__: None
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 def on_rank0(make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
