@@ -87,8 +87,7 @@ def test_toys_are_searched_alike(way: str, settings: SearchConfig) -> None:
 def test_a_tree_is_filled_to_its_last_node(way: str, settings: SearchConfig) -> None:
     states = after_random_moves([Rules(size=4, komi=0.5)] * 2, 4)
     search = Search(TableEvaluator(), dataclasses.replace(settings, keep_tree=False))
-    budgets = torch.tensor([13, 6])
-    plain, ours = compared(way, lambda device: search.run(states.to(device), budgets.to(device)).search_state)
+    plain, ours = compared(way, lambda on: search.run(states.to(on), torch.tensor([13, 6]).to(on)).search_state)
     assert int(ours.tree.size[0]) == 14 == ours.tree.num_nodes - 1
     searches.check_sums(plain)
 

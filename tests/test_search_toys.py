@@ -194,11 +194,10 @@ def test_phases_of_sequential_halving(number: int, budget: int) -> None:
     order, ends = list(considered_visits(number, budget)), phase_ends(number, budget, leaves=1000)
     assert len(order) == len(ends) == budget
     moves = [order.count(visits) for visits in order]
-    for index, end in enumerate(ends):  # of a phase: fewer moves go on
+    for index, (end, once) in enumerate(zip(ends, phase_ends(number, budget, leaves=4), strict=True)):
         assert index < end <= budget and len(set(moves[index:end])) == 1
-        assert end == budget or moves[end] < moves[index]
-    for index, end in enumerate(phase_ends(number, budget, leaves=4)):  # a visit for each move, or, of one move, all
-        assert end == (budget - order[::-1].index(order[index]) if moves[index] >= 2 else ends[index])
+        assert end == budget or moves[end] < moves[index]  # fewer moves go on
+        assert once == (budget - order[::-1].index(order[index]) if moves[index] >= 2 else end)  # one visit for each
 
 
 @pytest.mark.parametrize(("keep", "leaves"), [(True, 1), (False, 1), (True, 2), (True, 4), (True, 16)])
