@@ -176,7 +176,7 @@ def test_openings_are_drawn_from_the_prior_and_not_learned(algorithm: str) -> No
     _, collected = table_games(*overrides, "selfplay.full_simulations=2", num_games=200)
     samples = collected.all_samples()
     first = torch.full((int(samples.game.max()) + 1,), 99).scatter_reduce(0, samples.game, samples.ply.long(), "amin")
-    assert 4 < float(first[first < 99].to(torch.float32).mean()) < 5  # floor of an exponential with mean 0.2 x 25 has the mean 4.5
+    assert 4 < float(first[first < 99].to(torch.float32).mean()) < 5  # of an exponential of mean 5, rounded down: 4.5
     assert collected.simulations < 1.8 * collected.moves  # drawn moves are not searched
     assert len({tuple(game.moves[:4]) for game in collected.games}) > 0.9 * len(collected.games)
     for game in collected.games:  # each ply from the first learned one on is learned
