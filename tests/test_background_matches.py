@@ -105,7 +105,8 @@ def test_a_gate_has_the_player_met_and_goes_by_that_match(saved: Path, tmp_path:
 class Telling(Matches):
     def play(self, checkpoint: checkpoint.Checkpoint, num_games: int, *_) -> Iterator[tuple]:
         nothing = some_result("a", "a")  # of one colour, so that no pool keeps it
-        yield "", f"{kernels.in_use(self.device)}, {torch.get_num_threads()} thread", nothing, {}
+        number, blocked = torch.get_num_threads(), list(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        yield "", f"{kernels.in_use(self.device)}, {number} thread, blocks {blocked}", nothing, {}
 
 
 def test_their_process_leaves_signals_to_the_run(tmp_path: Path, monkeypatch) -> None:
@@ -127,7 +128,8 @@ def test_their_process_is_set_up_as_the_run_is(tmp_path: Path) -> None:
     one.start(tmp_path / "run" / "plain.pt", 7, 1.0)
     one.poll_results(wait=True)
     with kernels.plain():
-        assert lines[-1] == f"{kernels.in_use(tiny.CPU)}, 1 thread"
+        assert lines[-1] == f"{kernels.in_use(tiny.CPU)}, 1 thread, blocks {[signal.SIGINT]}"
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_on_a_gpu_they_play_few_games_at_once(monkeypatch) -> None:

@@ -5,6 +5,7 @@ Torch's answers are always the CPU's. The interpreter is slow, so Triton gets sm
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import searches
@@ -43,16 +44,12 @@ def cases(triton: list[tuple[str, int]], by_numba: tuple[int, ...] = (1, 5, 11))
     """Runs a test by Numba with all settings and these leaves, and by Triton with those given: (settings, leaves)."""
     some = [(NUMBA, name, leaves) for name in SETTINGS for leaves in by_numba]
     some += [(TRITON, name, leaves) for name, leaves in triton]
-    params = [
-        pytest.param(
-            *way.values,
-            dataclasses.replace(SETTINGS[name], leaves=leaves, cuda_graph=False),
-            id=f"{name}-{leaves}-{way.values[0]}",
-            marks=way.marks,
-        )
-        for way, name, leaves in some
-    ]
-    return pytest.mark.parametrize(("way", "settings"), params)
+
+    def case(way: Any, name: str, leaves: int) -> Any:
+        settings = dataclasses.replace(SETTINGS[name], leaves=leaves, cuda_graph=False)
+        return pytest.param(*way.values, settings, id=f"{name}-{leaves}-{way.values[0]}", marks=way.marks)
+
+    return pytest.mark.parametrize(("way", "settings"), [case(*one) for one in some])
 
 
 SOME = [("puct with all", 4), ("gumbel", 1), ("gumbel", 5)]

@@ -375,7 +375,7 @@ def test_no_more_games_than_three_iterations_have_nor_leaves_in_their_place(pret
 
 
 def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:
-    small, runs, play = tiny.config("game.size=3", "selfplay.slots=4", "selfplay.full_simulations=2"), [], SelfPlay.play
+    small, runs, play = tiny.config("selfplay.slots=4", "selfplay.opening_plies=1"), [], SelfPlay.play
     monkeypatch.setattr(SelfPlay, "play", lambda *given, **named: runs.append(play(*given, **named)) or runs[-1])
     monkeypatch.setattr(limits, "WHOLE_MOVES_SECONDS", 0.0)  # a busy machine may take all the time from a process
     assert limits.measure_moves(small, tiny.Table(), tiny.CPU) > 0

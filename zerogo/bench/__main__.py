@@ -24,8 +24,8 @@ zerogo bench NAME --help lists the options of one measurement.
 """
 SHARED = {"size": "9", "batch": "256", "device": "auto", "threads": 0, "seconds": 1.0, "rounds": 5}
 NET = SHARED | {"blocks": 6, "channels": 96, "precision": "auto", "encoder": ""}
-SELFPLAY = NET | {"processes": 1, "sims": 8, "algorithm": "gumbel"}
-SEARCH = SELFPLAY | {"sims": 128, "algorithm": "puct", "checkpoint": "", "leaves": 1, "spread": 0.0}
+SELFPLAY = NET | {"processes": 1, "sims": 8, "algorithm": "gumbel", "leaves": 1}
+SEARCH = SELFPLAY | {"sims": 128, "algorithm": "puct", "checkpoint": "", "spread": 0.0}
 SEARCH |= {"kernels": "compiled", "profile": False}
 BOARD = SHARED | {"batch": "1024", "seconds": 2.0, "rounds": 3, "superko": "positional"}
 LEARN = {"config": "configs/quickstart.yaml", "set": "", "minutes": 10.0, "seeds": 1, "points": 4}

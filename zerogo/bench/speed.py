@@ -402,10 +402,10 @@ def run_selfplay(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch: rounds of half as many games as the batch has, so that openings and
     endings count as often as they come."""
     for size, batch in bench.sizes_and_batches(args):
-        setup = NetworkSetup(args, size, batch)
+        setup = NetworkSetup(args, size, batch * args.leaves)
         settings = SelfplayConfig(slots=batch, full_simulations=args.sims, sgf_share=0.0)
-        config = Config(game=GameConfig(size=size), search=SearchConfig(args.algorithm), selfplay=settings)
-        selfplay = SelfPlay(config, setup.evaluator, setup.device, seed=1)
+        game, search = GameConfig(size=size), SearchConfig(args.algorithm, leaves=args.leaves)
+        selfplay = SelfPlay(Config(game=game, search=search, selfplay=settings), setup.evaluator, setup.device, seed=1)
         selfplay.play(batch)  # the games that begin together end together; after that they are spread
 
         works = {"network": setup.evals_per_second, "games": partial(_play_together, selfplay, max(1, batch // 2))}
@@ -413,9 +413,9 @@ def run_selfplay(args: argparse.Namespace) -> None:
         results, evals = rounds["games"], max(rounds["network"]) * distributed.world_size()
         seconds = sum(result.seconds for result in results)
         samples = sum(len(batch) for result in results for batch in result.samples)
-        line = setup.line("selfplay") | {
-            "algorithm": args.algorithm,
-            "sims": args.sims,
+        line = setup.line("selfplay") | {"batch": batch}
+        line |= {name: getattr(args, name) for name in ("algorithm", "sims", "leaves")}
+        line |= {
             "games_per_hour": round(sum(len(result.lengths) for result in results) / seconds * HOUR),
             "moves_per_s": round(sum(result.moves for result in results) / seconds),
             "samples_per_s": round(samples / seconds),

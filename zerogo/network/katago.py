@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zerogo.network import OFF_BOARD_LOGIT, Network, pool
-from zerogo.network.fused import FusedConv, fast_relu
+from zerogo.network.fused import FusedConv, fast_relu, finish
 
 PLANES, GLOBALS = 22, 19
 SUPERKO, TERRITORY = 6, 9  # indices of the global inputs
@@ -28,11 +28,6 @@ RELU = "ACTIVATION_RELU"
 HEADS = ("policy", "value", "ownership", "score")
 
 
-def mask(x: Tensor, on_board: Tensor | None) -> Tensor:
-    """Returns maps [B, C, N, N], set to zero off the board."""
-    return x if on_board is None else torch.where(on_board.unsqueeze(1), x, 0.0)
-
-
 class Norm(nn.Module):
     """Scale and bias of each channel, then the activation, then the mask: [B, C, N, N] -> the same shape."""
 
@@ -43,7 +38,7 @@ class Norm(nn.Module):
     def forward(self, x: Tensor, on_board: Tensor | None) -> Tensor:
         """Returns the activated maps."""
         weight, bias = (part.to(x.dtype).view(1, -1, 1, 1) for part in (self.weight, self.bias))
-        return mask(ACTIVATIONS[self.activation](torch.addcmul(bias, x, weight)), on_board)
+        return finish(ACTIVATIONS[self.activation](torch.addcmul(bias, x, weight)), on_board, False)
 
 
 class RmsNorm(nn.Module):
@@ -66,7 +61,7 @@ class RmsNorm(nn.Module):
             square = torch.where(board, square, 0.0).sum((2, 3), True) / board.sum((2, 3), True)
         y = y * torch.rsqrt(square + self.epsilon) * self.weight.view(1, -1, 1, 1)
         y = y if self.bias is None else y + self.bias.view(1, -1, 1, 1)
-        return mask(ACTIVATIONS[self.activation](y.to(x.dtype)), on_board)
+        return finish(ACTIVATIONS[self.activation](y.to(x.dtype)), on_board, False)
 
 
 class PooledBias(nn.Module):
@@ -114,7 +109,7 @@ def _conv(conv: nn.Module, norm: Norm, x: Tensor, on_board: Tensor | None) -> Te
         return norm(conv(x), on_board)
     is_relu = norm.activation == RELU
     y = conv(x, on_board if is_relu else None, relu=is_relu)
-    return y if is_relu else mask(ACTIVATIONS[norm.activation](y), on_board)
+    return y if is_relu else finish(ACTIVATIONS[norm.activation](y), on_board, False)
 
 
 class Attention(nn.Module):
@@ -142,7 +137,7 @@ class Attention(nn.Module):
         k, v = (part.repeat_interleave(self.heads // self.groups, dim=1) for part in (k, v))
         seen = None if on_board is None else on_board.flatten(1)[:, None, None]
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).flatten(2)
-        return x + mask(self.out(y).transpose(1, 2).unflatten(2, (size, size)), on_board)
+        return x + finish(self.out(y).transpose(1, 2).unflatten(2, (size, size)), on_board, False)
 
     def _rotate(self, x: Tensor, size: int) -> Tensor:
         """Returns queries or keys rotated by the column and the row of their points: [B, heads, P, d]."""
@@ -172,7 +167,7 @@ class FeedForward(nn.Module):
         z = self.norm(x, on_board).permute(0, 2, 3, 1)
         y = F.silu(self.up(z))
         y = self.down(y if self.gate is None else y * self.gate(z))
-        return x + mask(y.permute(0, 3, 1, 2), on_board)
+        return x + finish(y.permute(0, 3, 1, 2), on_board, False)
 
 
 class KataGoNetwork(nn.Module):
@@ -211,7 +206,7 @@ class KataGoNetwork(nn.Module):
         hidden = ACTIVATIONS[self.value_activation](self.value_hidden(pool(v, on_board, by_area=True)))
         outputs |= self._numbers(hidden, globals)
         if "ownership" in self.heads:
-            outputs["ownership"] = mask(self.ownership(v), on_board)[:, 0].to(torch.float32)
+            outputs["ownership"] = finish(self.ownership(v), on_board, False)[:, 0].to(torch.float32)
         return {name: outputs[name] for name in self.heads}
 
     def _policy(self, x: Tensor, on_board: Tensor | None) -> Tensor:

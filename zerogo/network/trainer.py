@@ -307,19 +307,18 @@ class Trainer:
         return states | {name: getattr(self, name) for name in NUMBERS}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of `state_dict`."""
+        """Restores the state of `state_dict`, but not the optimiser's settings, which another version may have saved
+        with other values."""
         self.network.load_state_dict(state["network"])
         self.averaged.load_state_dict(state["averaged"])
-        if "betas" in state["optimizer"]["param_groups"][0]:  # else SGD's, of an earlier version: AdamW starts afresh
-            self._load_optimizer(copy.deepcopy(state["optimizer"]))  # torch would share tensors with the state
         for name in NUMBERS:
             setattr(self, name, state.get(name, 0))  # an earlier version had no least horizon
-
-    def _load_optimizer(self, state: dict[str, Any]) -> None:
-        """Restores the statistics but not the settings, which another version may have saved with other values."""
-        groups = self.optimizer.state_dict()["param_groups"], state["param_groups"]
-        state["param_groups"] = [group | {"lr": saved["lr"]} for group, saved in zip(*groups, strict=True)]
-        self.optimizer.load_state_dict(state)
+        kept = copy.deepcopy(state["optimizer"])  # torch would share tensors with the state
+        if "betas" not in kept["param_groups"][0]:  # SGD's, of an earlier version: AdamW starts afresh
+            return
+        groups = self.optimizer.state_dict()["param_groups"], kept["param_groups"]
+        kept["param_groups"] = [group | {"lr": saved["lr"]} for group, saved in zip(*groups, strict=True)]
+        self.optimizer.load_state_dict(kept)
         for parameter, kept in self.optimizer.state.items():  # a fused step requires the parameter's memory layout
             same = {name: part for name, part in kept.items() if part is not None and part.shape == parameter.shape}
             kept |= {name: torch.empty_like(parameter).copy_(part) for name, part in same.items()}

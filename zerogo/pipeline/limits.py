@@ -301,7 +301,9 @@ def pick_slots(
 
 
 def measure_moves(config: Config, evaluator: Evaluator, device: torch.device) -> float:
-    """Returns the simulations a second of whole moves. Caps differ, so that games end at each move, as in a run."""
+    """Returns the simulations a second of whole moves. Caps differ, so that games end at each move, as in a run; there
+    are no opening plies, of which fresh games would have more than those of a run."""
+    config = replace(config, selfplay=replace(config.selfplay, opening_plies=0.0))
     playing = SelfPlay(config, evaluator, device, seed=0)
     plies = int(2 * PLIES_A_POINT * playing.states.board_size**2) + 1
     cap = torch.minimum(1 + playing.all_games % plies, playing.states.cap).to(playing.states.cap.dtype)

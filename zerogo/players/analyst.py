@@ -25,6 +25,7 @@ from zerogo.selfplay.opening import RandomPlayer
 from zerogo.system import bounds
 
 MAX_LEAVES = 8  # of a step, where one game has the device to itself
+HALVING_LEAVES = 4  # of a step of a match by Gumbel: each is under another move, so the search hardly changes
 SIMULATIONS_A_LEAF = 8  # of a move, at least: with few simulations several leaves a step cost strength
 MAX_ROOT_PLAYOUTS, MAX_LEAF_PLAYOUTS = 256, 8  # playouts of plain MCTS
 OWNERSHIP_PLAYOUTS = 64
@@ -148,7 +149,9 @@ def make_player(
         if algorithm == "auto":
             algorithm = "gumbel" if number <= GUMBEL_UNTIL else "puct"
         # The leaves of a step were measured for self-play where that ran; a match must not depend on them.
-        search = _network_search(spec, settings, device, dtype, number, algorithm=algorithm, keep_tree=False, leaves=1)
+        leaves = max(1, min(HALVING_LEAVES, number // 2)) if algorithm == "gumbel" else 1
+        changes = {"algorithm": algorithm, "keep_tree": False, "leaves": leaves}
+        search = _network_search(spec, settings, device, dtype, number, **changes)
         return SearchPlayer(_name(spec), search, settings.simulations, spec.sizes, spec.source)
     if spec == RandomPlayer.name:
         return RandomPlayer()

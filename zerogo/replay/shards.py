@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
-from zerogo.errors import InputError
+from zerogo.errors import InputError, refuse_os_errors
 from zerogo.replay.samples import Samples, layout
 from zerogo.system import bounds
 from zerogo.system.runtime import make_directory, remove_leftovers, write_atomically
@@ -80,12 +80,8 @@ def save_shard(path: str | Path, samples: Samples, about: Mapping[str, Any] | No
 
 def load_shard(path: str | Path) -> Samples:
     """Returns the samples of a file, see `load_with_about`; also raises InputError if it can't be read."""
-    try:
+    with refuse_os_errors(f"cannot read the replay shard {path}"):
         return load_with_about(path)[0]
-    except FileNotFoundError:
-        raise InputError(f"replay shard {path} does not exist") from None
-    except OSError as error:
-        raise InputError(f"replay shard {path} cannot be read: {error.strerror or error}") from None
 
 
 def load_with_about(path: str | Path) -> tuple[Samples, Any]:

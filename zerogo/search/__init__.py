@@ -112,7 +112,7 @@ class Search:
     ) -> None:
         """Starts the next search of some games: evaluates new roots, draws the noise, sets the budgets.
 
-        games: int64 [K], ascending. budget: int or int64 [K], at most `search_state.longest`; 0 where the game is over.
+        games: int64 [K], ascending. budget: int or int64 [K], at most `search_state.longest`; 0 for no search.
         explore: bool or bool [K], whether to add root noise. new_roots: int64 [n] on the host, indices into `games`
         where the root must be evaluated, because there is no tree or it has too little room for the budget; by default
         the host reads from the device which these are."""

@@ -39,8 +39,8 @@ def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
 def phase_ends(num_considered: int, budget: int, leaves: int) -> tuple[int, ...]:
     """Returns for each simulation how many may be done at the end of its step.
 
-    Up to there each move gets one more visit, so that no simulation waits for another one under the same move. Only
-    where that would use fewer than half of the leaves, it is the end of the phase, when moves are dropped."""
+    Each remaining move gets one more visit, so that no simulation needs the result of another one of its step. Only if
+    that would use fewer than half of the leaves, the step may go on to the end of the phase, when moves are dropped."""
     # In a phase each number of visits occurs once for each of its moves.
     moves_by_visits = Counter(considered_visits(num_considered, budget))
     ends: list[int] = []

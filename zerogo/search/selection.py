@@ -130,7 +130,7 @@ class VirtualVisits:
 
 
 def _most_done(search_state: SearchState, settings: SearchConfig) -> Tensor:
-    """Returns how many simulations may be done after the step: int64 [B]. That is the budget, but a step of Gumbel's
+    """Returns how many simulations may be done after the step: int64 [B]. That is the budget, but a Gumbel step
     never crosses the end of a halving phase, whose values decide which moves are dropped (`gumbel.phase_ends`)."""
     if settings.algorithm == "puct":
         return search_state.budget

@@ -32,7 +32,7 @@ NOT_KEPT = ("states", "tree", "repeated_states", "graph")
 # With PUCT, the temperature of the played move falls from START towards END, with a half-life of N plies (KataGo).
 TEMPERATURE_START, TEMPERATURE_END = 0.75, 0.15
 FEWEST_DUE, SOON = 0.5, 8  # a CPU moves once half of the games are due, or no other will be within 8 simulations
-COLLECTED_AT_ONCE = 16  # finished games, at least: one takes as long to collect as some
+COLLECTED_AT_ONCE = 16  # finished games, or a quarter of all: one takes as long to collect as several
 CHECK_EVERY = 4  # simulations between checks for games whose search is over, where a check waits for the device
 SETTLED_END_SHARE = 0.9  # share of games that end once every point is pass-alive; the others teach when to pass
 OF_SEARCHES = tuple(field.name for field in fields(SearchState) if field.name not in NOT_KEPT)
@@ -54,7 +54,7 @@ class GameRandomness(TensorFields):
 @dataclass(frozen=True)
 class Plan(TensorFields):
     """The current searches of B games. is_learned: bool [B], whether the position becomes a sample and the search's
-    policy its target. budget: int64 [B], simulations."""
+    policy its target. budget: int64 [B], simulations, 0 in the opening."""
 
     is_learned: Tensor
     budget: Tensor
@@ -200,12 +200,13 @@ class SelfPlay:
         collected.is_whole = False
         overflowed, done = self.search_state.overflowed.clone(), int(self.search_state.done.sum())
         while until is None or time.monotonic() < until:
-            if len(collected.lengths) + self._num_ended >= num_games and not (every_slot and bool(self.is_first.any())):
+            ended = sum(len(ends) for _, ends in self.ended)
+            if len(collected.lengths) + ended >= num_games and not (every_slot and bool(self.is_first.any())):
                 collected.is_whole = True
                 break
             if not self._simulate(pause):
                 break
-            if self._num_ended >= COLLECTED_AT_ONCE:
+            if ended >= min(COLLECTED_AT_ONCE, self.num_games // 4):
                 self._collect_ended(collected)
             # A CPU reads between simulations which budgets are spent; other devices report that after the moves.
             moving = self._due() if host_read_is_free(self.search_state.budget) else self.all_games
@@ -227,8 +228,10 @@ class SelfPlay:
         would wait for the device. Returns False if `pause` interrupted it."""
         if self.steps_left == 0:
             left = self.search_state.budget - self.search_state.done
-            number = _fewest(left) if host_read_is_free(left) else max(self.fewest_left, CHECK_EVERY)
-            self.steps_left = -(-number // self.search.settings.leaves)
+            # Steps use at least half of their leaves. Where a look waits for the device, one without effect costs less.
+            looks, leaves = host_read_is_free(left), self.search.settings.leaves
+            number = _fewest(left) if looks else max(self.fewest_left, CHECK_EVERY)
+            self.steps_left = -(-number // (leaves if looks else max(1, leaves // 2)))
         while self.steps_left:
             if pause():
                 return False
@@ -335,7 +338,7 @@ class SelfPlay:
     def _draw_plan(self, game_index: Tensor) -> None:
         """Draws whether the next search of each game is full or cheap (playout-cap randomisation)."""
         ply, number = select_games(self.states.ply, game_index), select_games(self.drawn.number, game_index)
-        # Opening plies become no samples and are drawn from the prior, so they need no search.
+        # Opening plies are drawn from the prior and become no samples, so they need no search.
         is_after = ply >= select_games(self.drawn.opening, game_index)
         budget, is_learned = torch.full_like(number, self.budgets[0]), is_after
         if self.settings.full_share < 1:
@@ -406,11 +409,6 @@ class SelfPlay:
         """The games without the history that only running games need."""
         unused = {name: getattr(self.states, name)[:, :0] for name in ("seen", "links", "lost", "recent", "moves")}
         return replace(self.states, **unused)
-
-    @property
-    def _num_ended(self) -> int:
-        """How many games are finished and not collected."""
-        return sum(len(ends) for _, ends in self.ended)
 
     def _collect_ended(self, collected: SelfPlayResult) -> None:
         """Collects the games that `_replace` sent. For a GPU, which works meanwhile, it also draws the next games."""

@@ -246,7 +246,7 @@ def _roots_cases(games: board.State, _kind: str) -> Iterator[Case]:
     search_state.tree.size[1::2] = 0
 
     def _begun(search_state: SearchState, everyone: Tensor) -> dict[str, Tensor]:
-        search.begin(search_state, everyone, SIMULATIONS, seed=2, explore=everyone % 3 > 0)
+        search.begin(search_state, everyone, 2 * SIMULATIONS, seed=2, explore=everyone % 3 > 0)
         return meaning(search_state)
 
     yield _begun, (search_state, everyone)

@@ -154,7 +154,7 @@ def begin_kernel(
 @triton.jit
 def _halve(order, phase_end, considered, budget, longest, leaves, KIND: tl.constexpr):
     """Writes `gumbel.considered_visits` and `gumbel.phase_ends` of a budget, 0 after it: a round gives each move of a
-    phase one visit, and a phase ends when the next round has fewer moves."""
+    phase one visit, and a step ends with it, or at the latest when the next round has fewer moves."""
     start = budget * 0
     while start < longest:
         at = start + tl.arange(0, LEVELS)
