@@ -25,7 +25,7 @@ from zerogo.rules import Rules, coords
 from zerogo.selfplay.opening import RandomPlayer
 from zerogo.system import distributed
 
-GAMES_AT_ONCE = 1024  # games of one batch, which bounds the memory of trees; a game doesn't depend on it
+GAMES_AT_ONCE = 256  # games of one batch, which bounds the memory of trees; a game doesn't depend on it
 ENGINE_GAMES_AT_ONCE = 32  # fewer where processes play one game after the other, so that games end, and are kept, early
 ENGINE_PLIES = 6  # a point, where no cap is set: engines capture dead stones before they pass, which takes their time
 

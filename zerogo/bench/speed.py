@@ -18,8 +18,9 @@ round. A fresh network's trees are flat; --spread gives it a policy as sharp as 
 `efficiency` is the number of evaluated simulations per second, divided by the evaluations per second of the network
 alone. Simulations that end in a finished position or a closed move count in `simulations_per_s` only, so the limit is
 1. The clock runs during simulations; `..._with_moves` includes the time between two searches, and in `selfplay` all
-time counts. With several leaves per step the network alone evaluates games x leaves positions; `gain` is the speed
-relative to one leaf per step, and `collision_share` the share of selections that were dropped and do not count.
+time and all simulations count. With several leaves per step the network alone evaluates games x leaves positions;
+`gain` is the speed relative to one leaf per step, and `collision_share` the share of selections that were dropped and
+do not count.
 
 With --processes N so many processes do the same work at the same time. Rates are then the sums over all of them, and
 `evals_per_s`, to which `efficiency` refers, is N times what the network reaches in one process while the others wait.

@@ -313,12 +313,12 @@ class Trainer:
         self.averaged.load_state_dict(state["averaged"])
         for name in NUMBERS:
             setattr(self, name, state.get(name, 0))  # an earlier version had no least horizon
-        kept = copy.deepcopy(state["optimizer"])  # torch would share tensors with the state
-        if "betas" not in kept["param_groups"][0]:  # SGD's, of an earlier version: AdamW starts afresh
+        optimizer = copy.deepcopy(state["optimizer"])  # torch would share tensors with the state
+        if "betas" not in optimizer["param_groups"][0]:  # SGD's, of an earlier version: AdamW starts afresh
             return
-        groups = self.optimizer.state_dict()["param_groups"], kept["param_groups"]
-        kept["param_groups"] = [group | {"lr": saved["lr"]} for group, saved in zip(*groups, strict=True)]
-        self.optimizer.load_state_dict(kept)
+        groups = self.optimizer.state_dict()["param_groups"], optimizer["param_groups"]
+        optimizer["param_groups"] = [group | {"lr": saved["lr"]} for group, saved in zip(*groups, strict=True)]
+        self.optimizer.load_state_dict(optimizer)
         for parameter, kept in self.optimizer.state.items():  # a fused step requires the parameter's memory layout
             same = {name: part for name, part in kept.items() if part is not None and part.shape == parameter.shape}
             kept |= {name: torch.empty_like(parameter).copy_(part) for name, part in same.items()}

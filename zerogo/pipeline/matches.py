@@ -325,15 +325,16 @@ class BackgroundMatches:
         """Begins the matches of the checkpoint in a file, which must stay until they are concluded."""
         spawn = multiprocessing.get_context("spawn")  # a fork would share CUDA and the threads' locks
         self._results, sender = spawn.Pipe(duplex=False)
-        self._process = spawn.Process(target=_play, args=(sender, self.matches, path), daemon=True)
+        process = spawn.Process(target=_play, args=(sender, self.matches, path), daemon=True)
         resource_tracker.ensure_running()  # whose start would let SIGINT through again
         # Until `_play` ignores it, Ctrl-C would end the process with a traceback.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            self._process.start()
+            process.start()
+            self._process = process
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        atexit.register(self._process.kill)  # else multiprocessing sends SIGTERM, see `_play`, and waits for its end
+        atexit.register(process.kill)  # else multiprocessing sends SIGTERM, see `_play`, and waits for its end
         sender.close()  # the child's copy is the only one left, so its death is seen
         self.path, self.step, self.begun = path, step, seconds
 

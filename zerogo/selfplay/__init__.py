@@ -228,10 +228,8 @@ class SelfPlay:
         would wait for the device. Returns False if `pause` interrupted it."""
         if self.steps_left == 0:
             left = self.search_state.budget - self.search_state.done
-            # Steps use at least half of their leaves. Where a look waits for the device, one without effect costs less.
-            looks, leaves = host_read_is_free(left), self.search.settings.leaves
-            number = _fewest(left) if looks else max(self.fewest_left, CHECK_EVERY)
-            self.steps_left = -(-number // (leaves if looks else max(1, leaves // 2)))
+            number = _fewest(left) if host_read_is_free(left) else max(self.fewest_left, CHECK_EVERY)
+            self.steps_left = -(-number // self.search.settings.leaves)
         while self.steps_left:
             if pause():
                 return False
