@@ -42,13 +42,15 @@ def play_and_die(folder: Path, drawn: random.Random, at_a_file: bool) -> None:
             match.MatchGames.play_ply = lambda games: (time.sleep(0.01), happens(games))[1]
         try:
             play(folder, resume=folder.exists())
+            os._exit(0)
         finally:
-            os._exit(1)  # it was to die before
+            os._exit(1)
     if not at_a_file:
         time.sleep(delay)
         os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (9, -9), f"the match ended with {status} before it was to die"
+    # A match of a few games may be over before the random moment.
+    assert status in ((9,) if at_a_file else (-9, 0)), f"the match ended with {status} before it was to die"
 
 
 def main(folder: Path, seed: int, times: int) -> None:
