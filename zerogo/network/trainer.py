@@ -307,8 +307,8 @@ class Trainer:
         return states | {name: getattr(self, name) for name in NUMBERS}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of `state_dict`, but not the optimiser's settings, which another version may have saved
-        with other values."""
+        """Restores the state of `state_dict`; of the optimiser's settings only the learning rate, as another version
+        may have saved others."""
         self.network.load_state_dict(state["network"])
         self.averaged.load_state_dict(state["averaged"])
         for name in NUMBERS:

@@ -337,13 +337,13 @@ class SelfPlay:
         """Draws whether the next search of each game is full or cheap (playout-cap randomisation)."""
         ply, number = select_games(self.states.ply, game_index), select_games(self.drawn.number, game_index)
         # Opening plies are drawn from the prior and become no samples, so they need no search.
-        is_after = ply >= select_games(self.drawn.opening, game_index)
-        budget, is_learned = torch.full_like(number, self.budgets[0]), is_after
+        is_searched = ply >= select_games(self.drawn.opening, game_index)
+        budget, is_learned = torch.full_like(number, self.budgets[0]), is_searched
         if self.settings.full_share < 1:
             drawn = rng.uniform(rng.key(self.seed, number, ply, Purpose.BUDGET), 1).squeeze(1)
             is_long = drawn < self.settings.full_share
-            budget, is_learned = torch.where(is_long, *self.budgets), is_after & is_long
-        plan = Plan(is_learned, torch.where(is_after, budget, 0))
+            budget, is_learned = torch.where(is_long, *self.budgets), is_searched & is_long
+        plan = Plan(is_learned, torch.where(is_searched, budget, 0))
         if len(game_index) == self.num_games:
             self.plan = plan
         else:
