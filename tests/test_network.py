@@ -1,5 +1,6 @@
 """The network: a fresh one knows nothing, boards of different sizes keep apart, the copy for playing agrees."""
 
+from contextlib import nullcontext
 from unittest.mock import Mock
 
 import pytest
@@ -7,8 +8,9 @@ import torch
 from implementations import ONLY_TRITON
 from interpreting import interpreted
 
+from zerogo import kernels
 from zerogo.config import NetworkConfig
-from zerogo.network import Network, fused, inference_copy, pool
+from zerogo.network import MaskedNorm, Network, fused, inference_copy, pool
 
 SMALL = NetworkConfig(blocks=3, channels=12, pooling_every=2, pooling_channels=8, head_channels=8, value_hidden=16)
 PLANES = 32  # enough for the first convolution to be in tiles
@@ -96,6 +98,31 @@ def test_products_of_small_matrices(m: int, k: int, n: int, adds: bool, threads:
     expected = torch.baddbmm(result, x[:, :m], y, beta=float(adds))
     products.multiply_(result, x, y, adds)
     assert torch.allclose(result, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("number, layout", [(1, torch.contiguous_format), (9, torch.channels_last)])
+@pytest.mark.parametrize("far", [0, 300])
+def test_normalisation_in_training_by_kernels(number: int, layout, far: int, monkeypatch) -> None:
+    """Also of numbers far from 0, in any order of memory; one number that is none spreads over its channel."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    x, residual, gradient = torch.randn(3, number, 32, 7, 7)
+    x, results = (x + far).to(memory_format=layout), []
+    for context in (nullcontext(), kernels.plain()):
+        norm, leaves = MaskedNorm(32), [x.clone().requires_grad_(), residual.clone().requires_grad_()]
+        with context:
+            norm.momentum = 1.0
+            with torch.no_grad():
+                norm.finished(x, None, None, relu=False)
+            first, norm.momentum = norm.running_var.clone(), 0.25
+            y = norm.finished(leaves[0], None, leaves[1], relu=True)
+            gradients = torch.autograd.grad(y, [*leaves, *norm.parameters()], gradient.transpose(2, 3))
+            leaves[0].data[0, 3, 1, 1] = torch.nan
+            spread = norm.finished(leaves[0], None, None, relu=True).isnan().sum((0, 2, 3))
+        assert spread.tolist() == [49 * number * (channel == 3) for channel in range(32)]
+        results.append([y, first, norm.running_mean[:3], norm.running_var[:3], *gradients])
+    assert results[0][0].grad_fn.name() == "FinishedNormBackward"
+    for one, other in zip(*results, strict=True):
+        assert (one - other).norm() <= 1e-5 * (1 + far) * other.norm() + 1e-6
 
 
 @interpreted

@@ -128,6 +128,17 @@ def test_rounding_refuses_no_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trials.kernel("winograd", "cpu", 5) == trials.kernel("winograd", "cpu", 5) == {}
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_wrong_normalisation_is_found(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a process with several threads, which would not use it."""
+    norms = pytest.importorskip("zerogo.kernels.cpu.norms")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert trials.kernel("norms", "cpu", 5) == {}
+    apply = norms.FinishedNorm.apply
+    monkeypatch.setattr(norms.FinishedNorm, "apply", lambda *given: [part * 1.001 for part in apply(*given)])
+    assert "computes wrongly" in trials.kernel("norms", "cpu", 5)["fault"]
+
+
 def test_precision_is_judged_by_batches_that_learn_in_tiles() -> None:
     sections = tuning._precision_question(config.load("configs/9x9.yaml"), tiny.CPU)["task"][1]
     assert trials._of_network(config.from_dict(sections), torch.float32, tiny.CPU)[1][1] >= fused.FEWEST_LEARNED

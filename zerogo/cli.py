@@ -217,6 +217,8 @@ def set_up(
     needed = {*needed, *make_encoder(config.features.encoder, False).readers}
     if config.run.precision != "bfloat16" and is_worth_tiles(config.network.channels, config.game.largest_size, device):
         needed.add("winograd")
+    else:
+        needed.discard("norms")
     return Setup(config, device, tuning.pick_proven_dtype(config, device, needed, precision), checkpoints or {})
 
 

@@ -30,9 +30,9 @@ from zerogo.errors import one_line
 # The kernels without a torch version, by a pattern for the names of the groups that need them.
 READERS = {"ladders": "ladder", "tactics": "liberties|capture_size|captures|self_atari|connects|weakest|ko_takes"}
 COMMON = ("board", "tree", "leaf_states", "scoring", "planes", *READERS, "playouts")
-OPTIONAL = (*READERS, "playouts", "winograd")  # that many programs do not need
+OPTIONAL = (*READERS, "playouts", "winograd", "norms")  # that many programs do not need
 # The kernels by device type. Dealt in turn to two processes, those that are slow to compile end together.
-NAMES = {"cpu": (*COMMON, "winograd"), "cuda": (*COMMON, "draws", "roots", "epilogues")}
+NAMES = {"cpu": (*COMMON, "winograd", "norms"), "cuda": (*COMMON, "draws", "roots", "epilogues")}
 # The files of those that are in a file of another name.
 FILES = {"leaf_states": "board", "tactics": "planes", "epilogues": "planes", "playouts": "scoring", "draws": "rows"}
 NOTHING = "", ""  # kernels that do not exist, see `only`

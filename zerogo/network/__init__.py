@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from zerogo import kernels
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError, quote
-from zerogo.network.fused import Conv2d, FusedConv, fast_relu, finish, pad_inputs_, pad_planes
+from zerogo.network.fused import Conv2d, FusedConv, fast_relu, finish, norms_for, pad_inputs_, pad_planes
 
 OFF_BOARD_LOGIT = -5000.0  # finite, so that zero times it is zero in a cross-entropy
 READOUT_STD = 1e-3  # of the last layers: a fresh network is near uniform and near zero, but passes gradients
@@ -83,6 +83,19 @@ class MaskedNorm(nn.BatchNorm2d):
         self.running_var.add_((variance.detach() * count / (count - 1) - self.running_var) * self.momentum)
         return centred * scale.view(1, -1, 1, 1) + self.bias.view(1, -1, 1, 1)
 
+    def finished(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None, relu: bool) -> Tensor:
+        """Returns the normalised maps plus the residual, [B, C, N, N] or [B, C, 1, 1], then relu if asked for; zero off
+        the board."""
+        is_whole = residual is None or residual.shape == x.shape
+        if self.training and on_board is None and is_whole and (fast := norms_for(x)) is not None:
+            y, (mean, variance) = fast.FinishedNorm.apply(x, self.weight, self.bias, residual, relu, self.eps)
+            points = x.numel() // x.shape[1]
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * (points / (points - 1)), self.momentum)
+            return y
+        y = self(x, on_board)
+        return finish(y if residual is None else y + residual.to(y.dtype), on_board, relu)
+
 
 class ConvNorm(nn.Module):
     """A convolution with batch normalisation, plus a residual ([B, C, N, N] or [B, C, 1, 1]), then relu by default;
@@ -97,8 +110,7 @@ class ConvNorm(nn.Module):
 
     def forward(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None = None, relu: bool = True) -> Tensor:
         """Returns the outputs: [B, inputs, N, N] -> [B, outputs, N, N]."""
-        y = self.norm(self.conv(x), on_board)
-        return finish(y if residual is None else y + residual.to(y.dtype), on_board, relu)
+        return self.norm.finished(self.conv(x), on_board, residual, relu)
 
 
 def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False, is_signed: bool = False) -> Tensor:

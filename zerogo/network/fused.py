@@ -91,13 +91,21 @@ def _tiles_for(conv: nn.Conv2d, x: Tensor) -> ModuleType | None:
 
 
 class Conv2d(nn.Conv2d):
-    """torch's convolution, in training computed in tiles where that is faster."""
+    """torch's convolution, computed in tiles where that is faster for a batch."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the output: [B, inputs, N, N] -> [B, outputs, N, N]."""
-        is_learning = torch.is_grad_enabled() and self.bias is None and len(x) >= FEWEST_LEARNED
-        fast = _tiles_for(self, x) if is_learning else None
+        may_use_tiles = self.bias is None and len(x) >= FEWEST_LEARNED
+        fast = _tiles_for(self, x) if may_use_tiles else None
         return super().forward(x) if fast is None else fast.Convolution.apply(x, self.weight)
+
+
+def norms_for(x: Tensor) -> ModuleType | None:
+    """Returns the kernels that normalise x [B, C, N, N] in training, None where there are none or they may be slower:
+    they use one thread."""
+    is_worth = x.dtype == torch.float32 and len(x) > 0 and torch.get_num_threads() == 1
+    is_worth &= is_worth_tiles(x.shape[1], x.shape[-1], x.device)
+    return kernels.module_for("norms", x.device) if is_worth else None
 
 
 class FusedConv(nn.Module):

@@ -45,7 +45,9 @@ from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Tree, keep_subtree_
 from zerogo.system import runtime
 
-BOUND = 1e-4  # relative and absolute, by which fractions may differ on a GPU and, on a CPU, in convolutions in tiles
+# Relative and absolute, by which fractions may differ: on a GPU, and on a CPU in kernels that round in another order.
+BOUND, ROUNDING = 1e-4, ("winograd", "norms")
+EPS = 1e-5  # of batch normalisation
 PLIES, SIMULATIONS = 8, 6  # of the drawn games, after a random position, and of the drawn searches
 BARRIER_SECONDS = 120.0  # for processes to start, and for the last work of one of them
 ROUNDS = 3  # of every number of processes: one second in seven or so was a third slower than the others
@@ -287,6 +289,30 @@ def _convolved(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None,
     return finish(y if residual is None else y + residual, None, relu)
 
 
+def _norms_cases(_games: board.State, _kind: str) -> Iterator[Case]:
+    drawn = partial(torch.randint, -9, 10, generator=torch.Generator().manual_seed(1))
+    for channels in (32, 64):
+        x, residual, gradient = drawn((3, 7, channels, 5, 5)) / 8.0
+        weight, bias = torch.arange(2.0 * channels).view(2, channels) / channels
+        for added, relu in ((None, False), (None, True), (residual, True)):
+            yield _normalised, (x + weight.view(-1, 1, 1), weight, bias, added, relu, gradient / 16)
+
+
+def _normalised(
+    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, relu: bool, gradient: Tensor
+) -> list[Tensor]:
+    """Returns sums x normalised in training, plus the residual, after the relu; mean and variance; all gradients."""
+    leaves = [part.detach().requires_grad_() for part in (x, weight, bias, residual) if part is not None]
+    added = leaves[3] if residual is not None else None
+    if (fast := kernels.module_for("norms", x.device)) is not None:
+        y, statistics = fast.FinishedNorm.apply(*leaves[:3], added, relu, EPS)
+    else:
+        y = torch.nn.functional.batch_norm(leaves[0], None, None, *leaves[1:3], training=True, eps=EPS)
+        y = finish(y if added is None else y + added, None, relu)
+        statistics = torch.stack([x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)])
+    return [y.detach(), statistics, *torch.autograd.grad(y, leaves, gradient)]
+
+
 def _differentiated(x: Tensor, weight: Tensor, gradient: Tensor) -> list[Tensor]:
     """Returns a convolution in training and the gradients of its inputs and weights."""
     x, weight = (numbers.detach().requires_grad_() for numbers in (x, weight))
@@ -348,7 +374,7 @@ def kernel(name: str, kind: str, size: int, device: str | None = None) -> dict[s
             expected = list(_tensors(function(*_moved(arguments, "cpu"))))
         with kernels.only(name, kind):
             results = list(_tensors(function(*_moved(arguments, device))))
-        is_like = partial(_is_like, 0.0 if kind == "cpu" and name != "winograd" else BOUND)
+        is_like = partial(_is_like, 0.0 if kind == "cpu" and name not in ROUNDING else BOUND)
         if len(results) != len(expected) or not all(map(is_like, results, expected)):
             return {"fault": f"computes wrongly (case {number} of {len(cases)})"}
     return {}

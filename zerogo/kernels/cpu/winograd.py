@@ -111,9 +111,8 @@ class Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         """Returns the outputs: float32 [B, outputs, N, N], channels_last."""
-        weights = in_tiles(weight, x.shape[-1])
-        ctx.save_for_backward(x, weights)
-        return convolve(x, weights, None, None, False)
+        ctx.save_for_backward(x, weight)
+        return convolve(x, in_tiles(weight, x.shape[-1]), None, None, False)
 
     @staticmethod
     @once_differentiable
@@ -123,18 +122,19 @@ class Convolution(torch.autograd.Function):
         of x where it is not needed.
 
         Each step is the transpose of one of the forward pass, so the outputs' gradients change basis once for both."""
-        x, weights = ctx.saved_tensors
-        boards, gradients = _with_channels_last(x), _with_channels_last(gradient)
-        tile, (inputs, outputs) = _tile_for(boards.shape[1]), weights.shape[1:]
-        sums = boards.new_empty(len(weights), outputs, inputs)
-        of_boards = torch.empty_like(boards) if ctx.needs_input_grad[0] else None
+        x, weight = ctx.saved_tensors
+        boards, gradients, (outputs, inputs) = _with_channels_last(x), _with_channels_last(gradient), weight.shape[:2]
+        side, of_boards = boards.shape[1], torch.empty_like(boards) if ctx.needs_input_grad[0] else None
+        turned = None if of_boards is None else in_tiles(weight.detach().transpose(0, 1), side)
+        tile = _tile_for(side)
+        sums = boards.new_empty(_products(tile), outputs, inputs)
         to_tiles, to_gradients = _to_tiles(inputs, tile, False), _to_tiles(outputs, tile, True)
         for here, tiles, of_outputs in _parts(boards, tile, outputs):
             to_tiles(array(boards[here]), array(tiles))
             to_gradients(array(gradients[here]), array(of_outputs))
             multiply_(sums, of_outputs.transpose(1, 2), tiles, adds=here.start > 0)
-            if of_boards is not None:
-                multiply_(tiles, of_outputs, weights.transpose(1, 2))
+            if of_boards is not None and turned is not None:
+                multiply_(tiles, of_outputs, turned)
                 _from_inputs(inputs, tile)(array(tiles), array(of_boards[here]))
         of_inputs = None if of_boards is None else of_boards.permute(0, 3, 1, 2)
         planes = (_of_weights(tile).T @ sums.flatten(1)).view(3, 3, outputs, inputs)
