@@ -41,11 +41,6 @@ from zerogo.errors import MOST_QUOTED, InputError, quote
 from zerogo.system import bounds
 from zerogo.system.runtime import write_atomically
 
-__all__ = [
-    "Config", "EvaluationConfig", "FeaturesConfig", "GameConfig", "NetworkConfig", "PipelineConfig", "ReplayConfig",
-    "RunConfig", "SearchConfig", "SelfplayConfig", "TrainingConfig", "describe", "from_dict", "load", "with_overrides",
-]  # fmt: skip
-
 BY_NAME: dict[str, type[Section]] = {section.NAME: section for section in SECTIONS}
 MOST_BYTES = 2**18  # of a file; one with every key and its meaning has 20,000
 MOST_NODES = 5000  # keys, values and lists of a file; one with every key has 500

@@ -3,8 +3,6 @@
 A shard is `shard-<number of its first sample>-<samples>.npz` and never changes. Shards of actors (`pipeline.actors`)
 have other names, and name their run."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

@@ -69,19 +69,15 @@ class Game(Protocol):
 
     def root_legal(self, states: Any) -> Tensor:
         """Returns the exact legal moves at the roots: bool [B, A]."""
-        ...
 
     def pack(self, position: Any) -> Tensor:
         """Returns the words to store: int32 [K, W]."""
-        ...
 
     def outcome(self, states: Any, game_index: Tensor, position: Any) -> tuple[Tensor, Tensor]:
         """Returns whether the game is over, bool [K], and the side to move's result, float32 [K] in [-1, 1]."""
-        ...
 
     def step_leaves(self, states: Any, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
         """Returns the leaves: words int32 [K, W] of their parents, actions int64 [K], the moves to them."""
-        ...
 
     def final_score(self, states: Any, game_index: Tensor, position: Any) -> Tensor:
         """Returns the side to move's lead in points if the game ended here: float32 [K]; for searches with scores."""

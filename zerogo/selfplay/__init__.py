@@ -1,8 +1,6 @@
 """Self-play: B games share each step of the search. A game whose budget is spent records and plays its move, on a CPU
 soon (`SelfPlay._due`), elsewhere within `CHECK_EVERY` simulations. A new game takes the place of a finished one."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
