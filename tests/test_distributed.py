@@ -69,6 +69,14 @@ def test_no_two_ranks_share_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [distributed.first_number(least) for least in range(6)] == [1, 1, 4, 4, 4, 7]
 
 
+def test_the_rank_that_learns_has_half_an_equal_share_of_the_games_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for counts in ([128], [32, 96], [1, 1], [16, 38, 37, 37], [1, 2, 1]):
+        monkeypatch.setattr(distributed, "world_size", lambda of=counts: len(of))
+        for rank, count in enumerate(counts):
+            monkeypatch.setattr(distributed, "rank", lambda of=rank: of)
+            assert distributed.local_slots(sum(counts)) == count
+
+
 @pytest.mark.parametrize(("case", "number"), TABLES["ranks that learn"].values())
 def test_as_many_ranks_learn_as_keep_the_others_busy(case: list, number: int, monkeypatch) -> None:
     """Of each case: how many learn, of how many, the share of their time that players wait, and that of learning."""

@@ -87,6 +87,17 @@ def test_a_run_that_is_often_stopped_ends_as_one_that_is_not(whole: Path, tmp_pa
     assert losses[0] == losses[1]
 
 
+def test_games_of_another_number_at_once_begin_anew(tmp_path: Path, monkeypatch, capfd) -> None:
+    """For example after GPUs, whose ranks have equal shares."""
+    asked_at(monkeypatch, {60}, lambda _: ring(signal.SIGTERM))
+    with pytest.raises(Interrupted):
+        tiny.run(tmp_path, *TWO_ITERATIONS)
+    monkeypatch.setattr(distributed, "local_slots", lambda number: number // 2)
+    tiny.run(tmp_path, *TWO_ITERATIONS, resume=True)
+    said = "games at once of the first process changed from 8 to 4: games in progress start anew"
+    assert said in capfd.readouterr().err and next(snapshots.starts(tmp_path / "tiny")).counters["iterations"] == 2
+
+
 def test_a_run_that_dies_at_any_of_its_file_operations_goes_on(whole: Path, tmp_path: Path, monkeypatch) -> None:
     """At the first one, then, going on, at the second one, and so on, before or after a file is renamed or removed."""
     asked_at(monkeypatch, range(20, 1000, 20), lambda run: setattr(run.signals, "snapshot_requested", True))
@@ -420,7 +431,7 @@ def test_what_can_not_be_is_refused_before_it_starts(tmp_path: Path, monkeypatch
         tiny.run(tmp_path)
     assert not (tmp_path / "tiny").exists()
     monkeypatch.setattr(Path, "is_file", lambda path: True)
-    assert limits.file_size(tmp_path / "gone") == 0, "an actor may rename a file between two looks at it"
+    assert limits.fact_of(tmp_path / "gone", "st_size") == 0, "an actor may rename a file between two looks at it"
 
 
 def test_the_plan_names_the_memory_of_each_device(monkeypatch) -> None:

@@ -76,7 +76,7 @@ GAMES = "selfplay.slots=4 pipeline.games_per_iteration=24 selfplay.sgf_share=1 r
 
 
 def stops_while_it_plays(folder: Path) -> None:
-    asked_at(200, lambda running: setattr(running.signals, "exit_signal", signal.SIGTERM))
+    asked_at(100, lambda running: setattr(running.signals, "exit_signal", signal.SIGTERM))
     with pytest.raises(Interrupted):
         tiny.run(folder, *GAMES)
 
@@ -97,7 +97,7 @@ def one_is_slow(folder: Path) -> None:
     simulate, write, numbers = Search.simulate, run.Run._write_games, {}
 
     def slow(self: Search, *arguments: object) -> None:
-        time.sleep(0.02 * distributed.rank())
+        time.sleep(0.1 * distributed.rank())  # which has three quarters of the games at once
         simulate(self, *arguments)
 
     def counted(self: run.Run) -> None:

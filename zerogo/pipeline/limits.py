@@ -39,8 +39,7 @@ GROWS = 1.5  # while a ring on the host grows, the old one is there too, of half
 PACKED = 1 / 6  # bytes of a sample on the disk to those in memory: 1/6 to 1/7 were seen from 5x5 to 9x9
 # Bytes a parameter: in a checkpoint (weights, averages, two statistics), in memory, and of a player that a gate keeps.
 WEIGHTS, LEARNING, PLAYER = 16, 20, 4
-IN_TILES = 36  # more while a CPU learns: weights in tiles, from the forward to the backward pass
-FEWEST = 8  # games at once, games of an iteration and samples of a batch, for each process of `auto`; not measured
+FEWEST = 8  # games at once, games of an iteration and samples of a batch, in equal shares of `auto`; not measured
 LOG, GAME = 17_000, 4_000  # bytes of the logs of an iteration, a minute long, and of an SGF
 KEEP_EVERY = 50  # each one of so many checkpoints stays for ever
 FAR = 10**9  # samples after which a window hardly grows, and more games than are ever played
@@ -115,17 +114,17 @@ def most_processes(config: Config, number: int) -> int:
 def memory(config: Config, device: torch.device, processes: int = 0) -> dict[str, float]:
     """Returns the bytes of what a run will hold, by setting: replay on its device, games in flight, network. Games
     whose number is still to be measured (selfplay.slots 0) count nothing. On a CPU the bytes are those of all ranks of
-    this machine, on a GPU those of one rank. processes: the ranks, all on this machine; 0: as many as now."""
+    this machine, with an equal share of the games for each, on a GPU those of one rank. processes: the ranks, all on
+    this machine; 0: as many as now."""
     here, world = processes or distributed.local_rank_and_size()[1], processes or distributed.world_size()
     on_device = here if device.type == "cpu" else 1
     side = config.game.largest_size
     record, is_on_host = record_layout(side)[1] * 8, device_for(config.replay, side, device).type == "cpu"
     games = config.selfplay.slots if config.pipeline.plays else 1
-    learning = LEARNING + IN_TILES * (device.type == "cpu")
     return {  # each rank has all samples
         "replay.capacity": config.replay.capacity * record * (GROWS * here if is_on_host else 1.0),
         "selfplay.slots": float(games * bytes_of_game(config)[1]) * on_device / world,
-        "network": float(on_device * (learning + PLAYER * bool(config.evaluation.gate)) * _network(config)),
+        "network": float(on_device * (LEARNING + PLAYER * bool(config.evaluation.gate)) * _network(config)),
     }
 
 
@@ -173,7 +172,7 @@ def plan_disk(config: Config, games: float, device: torch.device) -> str:
     InputError where the disk has no room for that."""
     counted = distributed.local_rank_and_size()[1] if device.type == "cpu" else 1
     files, place = disk(config, games * distributed.world_size() / counted), config.run.folder
-    there = sum(map(file_size, place.rglob("*"))) if place.exists() else 0
+    there = sum(fact_of(path, "st_size") for path in place.rglob("*")) if place.exists() else 0
     room, total = shutil.disk_usage(existing(place)).free + there, sum(files.values())
     kinds = ", ".join(f"{name} {_size(size)}" for name, size in files.items())
     if total > room:
@@ -182,10 +181,10 @@ def plan_disk(config: Config, games: float, device: torch.device) -> str:
     return f"{_size(total)} of disk at most ({kinds})"
 
 
-def file_size(path: Path) -> int:
-    """Returns the bytes of a file; 0 for anything else, and for a file that is gone: actors rename theirs meanwhile."""
+def fact_of(path: Path, name: str) -> float:
+    """Returns a field of a file's `stat`; 0 for anything else, and for one that is gone: actors rename theirs."""
     with contextlib.suppress(FileNotFoundError):
-        return path.stat().st_size if path.is_file() else 0
+        return getattr(path.stat(), name) if path.is_file() else 0
     return 0
 
 
@@ -224,15 +223,8 @@ def remove_old_files(config: Config, newest: Path, saved: list[int], players: li
 def old_games(run: Path, keep: int) -> list[Path]:
     """Returns all but the newest SGF games of a run and of its matches; keep: how many of each, 0 is all."""
     paths = (run.glob(pattern) for pattern in ("games/*.sgf", "matches/*.sgf"))
-    by_age = (sorted(of_kind, key=_time_of) for of_kind in paths)
+    by_age = (sorted(of_kind, key=lambda path: fact_of(path, "st_mtime")) for of_kind in paths)
     return [path for of_kind in by_age for path in of_kind[:-keep]] if keep else []
-
-
-def _time_of(path: Path) -> float:
-    """Returns when a file was written, 0 for one that has just been removed."""
-    with contextlib.suppress(FileNotFoundError):
-        return path.stat().st_mtime
-    return 0.0
 
 
 # Games at once, and leaves of a step

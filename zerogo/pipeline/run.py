@@ -70,7 +70,8 @@ class PlayingNetworks:
         self._earlier = {} if start is None else start.run.get("precision", {})
         precision = self._earlier.get(self.machine, "")
         has_mcts = config.pipeline.final_matches and any("mcts:" in word for word in config.evaluation.opponents)
-        setup = cli.set_up(config, precision=precision, needed={"playouts"} if has_mcts else ())
+        needed = {"norms", "playouts"} if has_mcts else {"norms"}
+        setup = cli.set_up(config, precision=precision, needed=needed)
         self.settings, self.device, self.dtype = config.run, setup.device, setup.dtype
         self._evaluators: dict[tuple, Evaluator] = {}
 
@@ -196,16 +197,24 @@ class Run:
             self.selfplay = self._new_selfplay(first)
             self.selfplay.resignation.load_state_dict(start.counters["resignation"])
         if first and "iteration" in start.run:
-            then, now = ((c.game, c.search, c.selfplay, c.pipeline.plays) for c in (start.config, self.config))
-            before, world = start.run.get("ranks", 1), distributed.world_size()
-            if then != now or before != world:
-                why = "settings changed" if then != now else f"number of processes changed from {before} to {world}"
+            if why := self._why_anew(start):
                 self.signals.log(f"{why}: games in progress start anew")
             elif distributed.is_rank0():
                 self.selfplay.load_state_dict(start.run["games"])
                 self.selfplay.next_game = distributed.first_number(self.selfplay.next_game)  # for earlier versions
         matches = start.run.get("background_matches", {})
         distributed.on_rank0(self.background_matches.load_state_dict, matches, self.directory)
+
+    def _why_anew(self, start: Checkpoint) -> str:
+        """Returns why the games in progress of a snapshot cannot continue, "" if they can."""
+        then, now = ((c.game, c.search, c.selfplay, c.pipeline.plays) for c in (start.config, self.config))
+        before, world = start.run.get("ranks", 1), distributed.world_size()
+        if then != now or before != world:
+            return "settings changed" if then != now else f"number of processes changed from {before} to {world}"
+        before, number = len(start.run["games"]["is_first"]), self.selfplay.num_games
+        # GPUs share them equally, as CPUs did in earlier versions.
+        is_other = distributed.is_rank0() and before != number
+        return f"games at once of the first process changed from {before} to {number}" if is_other else ""
 
     def _bootstrap_random_games(self) -> None:
         """Plays the random games that a run begins with, and learns from them. They teach the value head which strings
@@ -224,7 +233,8 @@ class Run:
 
     def _new_selfplay(self, first: int) -> SelfPlay:
         config, (evaluator, step) = self.config, self._player()
-        slots, search = distributed.local_count(config.selfplay.slots), config.search
+        share = distributed.local_slots if self._has_players else distributed.local_count
+        slots, search = share(config.selfplay.slots), config.search
         if not config.pipeline.plays:  # only its game numbers are used
             slots, search = 1, replace(search, leaves=1)
         local = replace(config, search=search, selfplay=replace(config.selfplay, slots=slots))
@@ -398,9 +408,14 @@ class Run:
             self.selfplay.play(number, collected=self.iteration.ahead, pause=is_complete)
             is_over = self._handle_requests(finish=finish)
 
+    @property
+    def _has_players(self) -> bool:
+        """Whether ranks may play while others learn: not on GPUs (not tried), and not where none plays."""
+        return self.device.type == "cpu" and self.config.pipeline.plays
+
     def _set_learners(self, number: int) -> None:
-        """Sets how many ranks learn, except on GPUs (not tried) and where none plays: there all do. Collective call."""
-        if self.device.type == "cpu" and self.config.pipeline.plays and number != distributed.num_learners():
+        """Sets how many ranks learn, except where all do. Collective call."""
+        if self._has_players and number != distributed.num_learners():
             distributed.set_learners(number)
             self.trainer.learner = distributed.wrap_ddp(self.trainer.network, self.device)
 

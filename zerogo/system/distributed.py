@@ -332,6 +332,14 @@ def local_count(number: int) -> int:
     return len(range(rank(), number, world_size()))
 
 
+def local_slots(number: int) -> int:
+    """Returns this rank's share of a number of games at once where the first rank learns while the others play: the
+    first has half an equal share, which makes the others' batches larger, and they share the rest; at least one each.
+    """
+    first = number if world_size() == 1 else max(1, number // (2 * world_size()))
+    return first if is_rank0() else len(range(rank() - 1, number - first, world_size() - 1))
+
+
 def first_number(least: int) -> int:
     """Returns this rank's first number from `least` on. Rank r of W has the numbers r, r + W, …, of games for example,
     so no two ranks share one."""
