@@ -431,7 +431,7 @@ def test_what_can_not_be_is_refused_before_it_starts(tmp_path: Path, monkeypatch
         tiny.run(tmp_path)
     assert not (tmp_path / "tiny").exists()
     monkeypatch.setattr(Path, "is_file", lambda path: True)
-    assert limits.fact_of(tmp_path / "gone", "st_size") == 0, "an actor may rename a file between two looks at it"
+    assert limits.stat_of(tmp_path / "gone", "st_size") == 0, "an actor may rename a file between two looks at it"
 
 
 def test_the_plan_names_the_memory_of_each_device(monkeypatch) -> None:

@@ -218,7 +218,7 @@ def set_up(
     if config.run.precision != "bfloat16" and is_worth_tiles(config.network.channels, config.game.largest_size, device):
         needed.add("winograd")
     else:
-        needed.discard("norms")
+        needed.discard("norms")  # `norms_for` would not use them
     return Setup(config, device, tuning.pick_proven_dtype(config, device, needed, precision), checkpoints or {})
 
 

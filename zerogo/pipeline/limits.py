@@ -172,7 +172,7 @@ def plan_disk(config: Config, games: float, device: torch.device) -> str:
     InputError where the disk has no room for that."""
     counted = distributed.local_rank_and_size()[1] if device.type == "cpu" else 1
     files, place = disk(config, games * distributed.world_size() / counted), config.run.folder
-    there = sum(fact_of(path, "st_size") for path in place.rglob("*")) if place.exists() else 0
+    there = sum(stat_of(path, "st_size") for path in place.rglob("*")) if place.exists() else 0
     room, total = shutil.disk_usage(existing(place)).free + there, sum(files.values())
     kinds = ", ".join(f"{name} {_size(size)}" for name, size in files.items())
     if total > room:
@@ -181,7 +181,7 @@ def plan_disk(config: Config, games: float, device: torch.device) -> str:
     return f"{_size(total)} of disk at most ({kinds})"
 
 
-def fact_of(path: Path, name: str) -> float:
+def stat_of(path: Path, name: str) -> float:
     """Returns a field of a file's `stat`; 0 for anything else, and for one that is gone: actors rename theirs."""
     with contextlib.suppress(FileNotFoundError):
         return getattr(path.stat(), name) if path.is_file() else 0
@@ -223,7 +223,7 @@ def remove_old_files(config: Config, newest: Path, saved: list[int], players: li
 def old_games(run: Path, keep: int) -> list[Path]:
     """Returns all but the newest SGF games of a run and of its matches; keep: how many of each, 0 is all."""
     paths = (run.glob(pattern) for pattern in ("games/*.sgf", "matches/*.sgf"))
-    by_age = (sorted(of_kind, key=lambda path: fact_of(path, "st_mtime")) for of_kind in paths)
+    by_age = (sorted(of_kind, key=lambda path: stat_of(path, "st_mtime")) for of_kind in paths)
     return [path for of_kind in by_age for path in of_kind[:-keep]] if keep else []
 
 

@@ -333,9 +333,8 @@ def local_count(number: int) -> int:
 
 
 def local_slots(number: int) -> int:
-    """Returns this rank's share of a number of games at once where the first rank learns while the others play: the
-    first has half an equal share, which makes the others' batches larger, and they share the rest; at least one each.
-    """
+    """Returns this rank's share, at least 1, of all ranks' games at once where the first learns while others play: half
+    an equal share for the first, so that the others' batches are larger; the others share the rest."""
     first = number if world_size() == 1 else max(1, number // (2 * world_size()))
     return first if is_rank0() else len(range(rank() - 1, number - first, world_size() - 1))
 

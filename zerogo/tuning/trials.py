@@ -47,7 +47,6 @@ from zerogo.system import runtime
 
 # Relative and absolute, by which fractions may differ: on a GPU, and on a CPU in kernels that round in another order.
 BOUND, ROUNDING = 1e-4, ("winograd", "norms")
-EPS = 1e-5  # of batch normalisation
 PLIES, SIMULATIONS = 8, 6  # of the drawn games, after a random position, and of the drawn searches
 BARRIER_SECONDS = 120.0  # for processes to start, and for the last work of one of them
 ROUNDS = 3  # of every number of processes: one second in seven or so was a third slower than the others
@@ -305,9 +304,9 @@ def _normalised(
     leaves = [part.detach().requires_grad_() for part in (x, weight, bias, residual) if part is not None]
     added = leaves[3] if residual is not None else None
     if (fast := kernels.module_for("norms", x.device)) is not None:
-        y, statistics = fast.FinishedNorm.apply(*leaves[:3], added, relu, EPS)
+        y, statistics = fast.FinishedNorm.apply(*leaves[:3], added, relu, 1e-5)
     else:
-        y = torch.nn.functional.batch_norm(leaves[0], None, None, *leaves[1:3], training=True, eps=EPS)
+        y = torch.nn.functional.batch_norm(leaves[0], None, None, *leaves[1:3], training=True, eps=1e-5)
         y = finish(y if added is None else y + added, None, relu)
         statistics = torch.stack([x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)])
     return [y.detach(), statistics, *torch.autograd.grad(y, leaves, gradient)]

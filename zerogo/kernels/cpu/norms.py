@@ -59,6 +59,7 @@ def _rows(x: Tensor) -> Tensor:
 def _normalise(channels: int) -> Callable:
     @kernel
     def _loop(x, weight, bias, residual, added, relu, eps, y, statistics):
+        """Writes y [P, C], mean and variance [2, C]. residual counts only if it is to be added."""
         number = len(x)
         sums, partial = np.zeros((2, channels)), np.zeros((2, channels), np.float32)
         first, scale, shift = x[0].copy(), np.empty(channels, np.float32), np.empty(channels, np.float32)
@@ -93,6 +94,7 @@ def _normalise(channels: int) -> Callable:
 def _differentiate(channels: int) -> Callable:
     @kernel
     def _loop(gradients, x, weight, y, statistics, relu, eps, summed, of_x, of_parameters):
+        """Writes the gradients: behind the relu, if there is one, of x, and of weight and bias [2, C]."""
         number = len(x)
         sums, partial = np.zeros((2, channels)), np.zeros((2, channels), np.float32)
         mean, scale = statistics[0].copy(), np.empty(channels, np.float32)
