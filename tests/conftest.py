@@ -52,6 +52,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(str(error))
 
 
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef) -> None:
+    """Draws the same numbers for a fixture whatever ran before: xdist deals the tests out as others end."""
+    torch.manual_seed(sum(fixturedef.argname.encode()))
+
+
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Draws the same numbers for a test whatever ran before."""
+    torch.manual_seed(sum(item.nodeid.encode()))
+
+
 @pytest.fixture
 def use() -> Iterator[Callable[[str], None]]:
     """Chooses the implementation (see `implementations.doing`) that does the work of the rest of a test."""

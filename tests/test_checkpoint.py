@@ -36,13 +36,11 @@ def made(step: int = 7) -> Checkpoint:
     optimizer = torch.optim.AdamW(parameters := [*one.network().parameters()], lr=1e-3)
     sum(parameter.sum() for parameter in parameters).backward()
     optimizer.step()
-    used = torch.Generator().manual_seed(step)
-    torch.rand(3, generator=used)
     return dataclasses.replace(
         one,
         averaged_weights={name: torch.zeros_like(tensor) for name, tensor in one.weights.items()},
         trainer={"optimizer": optimizer.state_dict(), "samples": 12, "best": None},
-        generators={"replay": used.get_state()},
+        generators={"replay": torch.get_rng_state()},
         counters={"games": 3, "seconds": 1.5},
     )
 

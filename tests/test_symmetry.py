@@ -10,10 +10,8 @@ ALL = range(symmetry.NUM_SYMMETRIES)
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.bool])
 def test_planes_actions_and_inverses(dtype: torch.dtype) -> None:
-    generator = torch.Generator().manual_seed(1)
-    planes = torch.randint(0, 2, (8, 3, 5, 5), generator=generator).to(dtype)
-    actions = torch.randint(0, 2, (8, 26), generator=generator).to(dtype)
-    each = torch.arange(8)
+    planes = torch.randint(0, 2, (8, 3, 5, 5)).to(dtype)
+    actions, each = torch.randint(0, 2, (8, 26)).to(dtype), torch.arange(8)
     turned, ownership = symmetry.transform_planes(planes, each), symmetry.transform_planes(planes[:, 0], each)
     policy = symmetry.transform_actions(actions, each)
     for s in ALL:
@@ -32,8 +30,7 @@ def test_planes_actions_and_inverses(dtype: torch.dtype) -> None:
 
 def test_a_smaller_board_turns_in_its_corner() -> None:
     sizes = torch.tensor([5, 3, 1, 4, 2, 3, 4, 5], dtype=torch.int32)
-    generator = torch.Generator().manual_seed(2)
-    planes, actions = torch.rand(8, 3, 5, 5, generator=generator), torch.rand(8, 26, generator=generator)
+    planes, actions = torch.rand(8, 3, 5, 5), torch.rand(8, 26)
     for turn in (*ALL, torch.arange(8), torch.tensor([7, 5, 3, 1, 6, 4, 2, 0])):
         each = torch.full((8,), turn) if isinstance(turn, int) else turn
         moved = symmetry.transform_planes(planes, turn, sizes)
@@ -55,8 +52,7 @@ def test_a_smaller_board_turns_in_its_corner() -> None:
 
 
 def test_memory_layout_changes_nothing() -> None:
-    planes = torch.rand(6, 4, 7, 7)
-    each = torch.tensor([0, 3, 5, 5, 7, 1])
+    planes, each = torch.rand(6, 4, 7, 7), torch.tensor([0, 3, 5, 5, 7, 1])
     spread = symmetry.transform_planes(planes.to(memory_format=torch.channels_last), each)
     assert torch.equal(spread, symmetry.transform_planes(planes, each))
     assert spread.is_contiguous(memory_format=torch.channels_last)
