@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 # Before torch is imported, which reads them once.
-for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[name] = "1"
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+# A user's settings of progress bars, of the network's arithmetic, of repositories and of ranks.
+for name in [name for name in os.environ if name.startswith(("TQDM_", "DNNL_", "ONEDNN_", "GIT_", "WORLD_", "RANK"))]:
+    del os.environ[name]
 
 import pytest
 import torch

@@ -9,4 +9,4 @@ DATA = Path(__file__).parent / "data"
 
 def tables(name: str) -> dict[str, Any]:
     """Returns the tables of a subject by their titles."""
-    return json.loads((DATA / "tables" / f"{name}.json").read_text())
+    return json.loads((DATA / "tables" / f"{name}.json").read_text("utf-8"))

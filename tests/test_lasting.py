@@ -186,7 +186,7 @@ def test_a_second_signal_leaves_at_once_unless_a_launcher_passes_it_on(is_launch
     assert second == seconds[-1] and os._exit.call_args.args == (128 + signal.SIGTERM,)
 
 
-@pytest.mark.filterwarnings("error")  # such as pytest's of what a callback could not raise
+@pytest.mark.filterwarnings("error::UserWarning")  # such as pytest's of what a callback could not raise
 def test_a_signal_that_is_ignored_stays_ignored_and_long_work_ends_at_once() -> None:
     """Also where C code calls back, as Numba's compiler does."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does

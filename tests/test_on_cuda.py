@@ -6,7 +6,6 @@ their own on the one that `pretended/` makes; only that one counts launches and 
 import dataclasses
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -62,8 +61,9 @@ def counted(function: Callable) -> Callable:
 @pytest.mark.parametrize("marks", ["gpu and not slow", pytest.param("gpu and slow", marks=pytest.mark.slow)])
 def test_on_the_pretended_device(marks: str) -> None:
     # A build with CUDA has registered its own hooks, and refuses others.
-    if torch.version.cuda or shutil.which("g++") is None or not sys.platform.startswith("linux"):
-        pytest.skip("the simulated CUDA device is for Linux with g++ and a build of torch without CUDA")
+    compiles = not subprocess.getstatusoutput("g++ -std=c++20 -E -xc++ /dev/null")[0]
+    if torch.version.cuda or not compiles or not sys.platform.startswith("linux"):
+        pytest.skip("the simulated CUDA device is for Linux with g++ 10 or newer and a build of torch without CUDA")
     pytest.importorskip("triton")
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks]
     words += [__file__, str(HERE / "pretended" / "test_device.py")]

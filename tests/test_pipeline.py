@@ -219,7 +219,7 @@ def test_a_checkpoint_that_no_run_can_go_on_from_is_skipped_with_a_warning(copie
     assert charted_iterations(folder) == [1, 2]
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning")
 def test_the_newest_state_is_exported_that_of_a_snapshot_too(copied: Path) -> None:
     newest, exported = next(snapshots.starts(copied / "tiny")), copied / "exported.pt"
     command = ["--export", str(exported), f"run.directory={copied}", "--run=tiny"]

@@ -52,17 +52,15 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(("git", "-C", str(folder), *identity, *arguments), check=True, capture_output=True)
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git")
 def test_code_revision(tmp_path: Path) -> None:
-    package = tmp_path / "package"
-    package.mkdir()
+    (package := tmp_path / "package").mkdir()
     assert runtime.code_revision(package) == "unknown"
     git(tmp_path, "init", "-q")
     assert runtime.code_revision(package) == "unknown"  # no commit yet
     (package / "a.py").write_text("1\n")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "a")
-    revision = runtime.code_revision(package)
-    assert len(revision) == 40
+    git(tmp_path, "add", "."), git(tmp_path, "commit", "-qm", "a")
+    assert len(revision := runtime.code_revision(package)) == 40
     (package / "a.py").write_text("2\n")
     assert runtime.code_revision(package) == revision + "+dirty"
     (tmp_path / ".venv" / "package").mkdir(parents=True)

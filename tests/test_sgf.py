@@ -113,7 +113,7 @@ def test_what_positions_refuses() -> None:
 
 
 DATA = Path(__file__).parent / "data" / "sgf"
-KGS, FOX = ((DATA / name).read_text() for name in ("kgs.sgf", "fox.sgf"))
+KGS, FOX = ((DATA / name).read_text("utf-8") for name in ("kgs.sgf", "fox.sgf"))
 BROKEN = json.loads((DATA / "broken.json").read_text())  # a file, its bytes as Latin-1, and what is said of it
 
 

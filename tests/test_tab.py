@@ -59,7 +59,8 @@ def here() -> Here:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(folder, "RUNS_SECONDS", 1e6), monkeypatch.setattr(folder, "PAGE_SECONDS", 1e6)
     return tab_runs.make_log_directory(tmp_path / "logs")
 
 

@@ -27,8 +27,8 @@ SETTINGS = TrainingConfig(batch=8, learning_rate=3e-3, warmup_samples=0, ema_sam
 
 def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> TrainingBatch:
     """Returns 8 positions with made-up targets."""
-    states = after_random_moves(rules or [Rules(5)] * 8, 6, seed)
-    return tiny.batch_of(tiny.samples_of(states, seed), torch.randint(8, (8,)))
+    samples = tiny.samples_of(after_random_moves(rules or [Rules(5)] * 8, 6, seed), seed)
+    return tiny.batch_of(samples, torch.randint(8, (8,)))
 
 
 def make_trainer(settings: TrainingConfig = SETTINGS, dtype: torch.dtype = FLOAT, heads: dict = HEADS) -> Trainer:

@@ -43,7 +43,7 @@ SETTINGS = """
     evaluation.every_minutes=0 evaluation.games=2 evaluation.simulations=2
     evaluation.opponents=[random] evaluation.earlier_opponents=0
     pipeline.iterations=2 pipeline.games_per_iteration=8 pipeline.checkpoint_minutes=0
-    pipeline.keep_checkpoints=0 pipeline.final_matches=false
+    pipeline.keep_checkpoints=0 pipeline.keep_games=1000 pipeline.final_matches=false
 """.split()
 
 
