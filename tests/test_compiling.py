@@ -47,7 +47,7 @@ def compile_call(function: Callable, *arguments: Any) -> dict[int, dict[str, dic
 def _worker() -> ProcessPoolExecutor:
     """Starts the process that compiles; it ends with this one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("TRITON_INTERPRET", raising=False), patch.setenv("TRITON_HOME", str(kernels.cache_folder()))
+        patch.delenv("TRITON_INTERPRET", raising=False)
         pool = ProcessPoolExecutor(1, get_context("spawn"))
         pool.submit(int).result()
     return pool

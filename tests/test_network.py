@@ -22,10 +22,12 @@ def make_network(settings: NetworkConfig = SMALL, num_globals: int = 2) -> Netwo
     network = Network(settings, PLANES, num_globals, 5)
     with torch.no_grad():
         for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
-            if "readout" in name or name.endswith(("bias", "global_bias.weight", "running_mean")):
-                tensor.normal_(std=0.4)
+            if "readout" in name or name.endswith(("bias", "global_bias.weight")):
+                tensor.normal_(std=0.3)
             elif "norm.weight" in name or "running_var" in name:
                 tensor.uniform_(0.5, 1.5)
+            elif "running_mean" in name:
+                tensor.normal_(std=0.5)
     return network.eval()
 
 
@@ -56,7 +58,7 @@ TWO_HEADS = NetworkConfig(blocks=2, channels=64, pooling_every=0, heads={"policy
 
 
 @pytest.mark.parametrize("settings", [SMALL, TWO_HEADS])
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-4), (torch.bfloat16, 0.25)])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-4), (torch.bfloat16, 0.15)])
 @pytest.mark.parametrize("num_globals", [0, 2])
 def test_the_copy_for_playing_agrees(settings, dtype, tolerance: float, num_globals: int, monkeypatch) -> None:
     network = make_network(settings, num_globals)
@@ -102,7 +104,8 @@ def test_normalisation_in_training_by_kernels(number: int, layout, far: int, mon
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     x, residual, gradient = torch.randn(3, number, 32, 7, 7)
     x, results = (x + far).to(memory_format=layout), []
-    residual += 9 * residual.sign()  # near 0 rounding would decide what the relu cuts
+    sums = torch.nn.functional.batch_norm(x, None, None, training=True) + residual
+    residual += (sums.abs() < 0.01).float()  # near 0 rounding would decide what the relu cuts
     for context in (nullcontext(), kernels.plain()):
         norm, leaves = MaskedNorm(32), [x.clone().requires_grad_(), residual.clone().requires_grad_()]
         with context:
@@ -123,7 +126,7 @@ def test_normalisation_in_training_by_kernels(number: int, layout, far: int, mon
 
 @interpreted
 @ONLY_TRITON
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.2)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.1)])
 def test_what_follows_convolutions_by_kernels(dtype: torch.dtype, tolerance: float, way: str, use, monkeypatch) -> None:
     """One pass behind every convolution does what several do, as does one for what is pooled."""
     network, given = make_network(), make_input(3, 9)  # 2,916 numbers, for three programs

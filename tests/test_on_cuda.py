@@ -65,8 +65,7 @@ def test_on_the_pretended_device(marks: str) -> None:
     if torch.version.cuda or not compiles or not sys.platform.startswith("linux"):
         pytest.skip("the simulated CUDA device is for Linux with g++ 10 or newer and a build of torch without CUDA")
     pytest.importorskip("triton")
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks]
-    words += [__file__, str(HERE / "pretended" / "test_device.py")]
+    words = [*"-m pytest -q -p no:cacheprovider -m".split(), marks, __file__, f"{HERE}/pretended/test_device.py"]
     world = os.environ | {"PYTHONPATH": str(HERE / "pretended"), "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, *words], env=world, capture_output=True, text=True, cwd=HERE.parent)
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout[-20_000:] + done.stderr

@@ -48,7 +48,7 @@ def test_a_numbered_device_becomes_the_current_one(monkeypatch) -> None:
 
 
 def git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    identity = "-c user.name=t -c user.email=t@example.org -c commit.gpgsign=false -c core.hooksPath=".split()
     subprocess.run(("git", "-C", str(folder), *identity, *arguments), check=True, capture_output=True)
 
 
