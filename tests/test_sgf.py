@@ -206,7 +206,7 @@ def test_broken_files_get_one_sentence(kind: str, tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    bad = {"No such file": tmp_path / "none.sgf", "it is a folder": tmp_path, "null byte": Path("a\0b")}
+    bad = {"No such file": tmp_path / "none.sgf", "it is a folder": tmp_path, "null (byte|char)": Path("a\0b")}
     for what, path in bad.items():
         with pytest.raises(InputError, match=f"cannot read the game record .*{what}"):
             sgf.read(path)
