@@ -33,7 +33,7 @@ COMMANDS = {
 TRAIN = "Starts or resumes a training run: self-play and training in turn, and matches."
 TRAIN_EXAMPLES = """
 examples:
-  zerogo train                                           the quick start: 5x5, 4 to 14 minutes on a CPU
+  zerogo train                                           the quick start: 5x5, 3 to 8 minutes on a CPU
   zerogo train --config configs/9x9.yaml                 a run with other settings
   zerogo train --config configs/7x7.yaml --run mine training.learning_rate=1e-3 pipeline.minutes=60
   zerogo train --config mine.yaml --from checkpoints/7x7.pt              starts with that network's weights
@@ -64,7 +64,7 @@ EVALUATE_EXAMPLES = """
 a player is one of:
   random           plays any legal move that does not fill one of its eyes
   mcts:200         tree search with 200 random playouts a move, without a network
-  a checkpoint     a file, or a run's folder: its newest checkpoint
+  a checkpoint     a file (also KataGo's .bin.gz), or a run's folder: its newest checkpoint
   self             the first player plays itself; allowed only as the second player
   gnugo:10         GNU Go at a level from 0 to 15 (Debian, Ubuntu: apt install gnugo)
   pachi:1000       Pachi with 1000 playouts a move
@@ -284,7 +284,7 @@ def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace
     add("--curve", type=cli.new_file, metavar="FILE.png", help=curve)
     games = "games of each pair of players, half with each colour (default: 100)"
     add("--games", type=cli.number(int, 2, 10**6), default=100, metavar="N", help=games)
-    opening = "random moves at the start, the same in both games of a pair"
+    opening = "random moves at the start, the same in both games of a pair (default: 0)"
     add("--opening", type=cli.number(int, 0), default=0, metavar="N", help=opening)
     add("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")
     add("--resume", action="store_true", help="continue the unfinished match in --out; more --games are allowed")

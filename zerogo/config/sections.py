@@ -355,8 +355,8 @@ class SearchConfig(Section):
     max_considered: int = option(16, "gumbel: root moves at the start of halving [Gumbel, m = 16]", 1, 626)
     c_scale: float = option(1.0, "gumbel: scale of sigma(q); larger sharpens the policy [Gumbel]", above=0, high=100)
     keep_tree: bool = option(True, "keep the subtree of the played move for the next search")
-    symmetry_root: str = option("random", "symmetries at a root without a subtree [KataGo]", choices=SYMMETRIES)
-    symmetry_leaf: str = option("random", "symmetries at leaves [KataGo]", choices=SYMMETRIES)
+    symmetry_root: str = option("random", "symmetries at fresh roots; all: the mean of 8 [KataGo]", choices=SYMMETRIES)
+    symmetry_leaf: str = option("random", "symmetries at leaves; all: the mean of 8 [KataGo]", choices=SYMMETRIES)
     forced_playouts: float = option(0.0, "puct: factor k of forced playouts in full searches [KataGo]", 0, 100)
     leaves: int = option(1, "leaves of one tree per step; 0: measured at the start [KataGo]", 0, 1024)
     # No settings: numbers of KataGo's self-play and more, which players and tests replace.

@@ -199,7 +199,7 @@ def _hopeless(error: Diverged, rollbacks: int, last: int, config: Config) -> str
     """Returns the sentence for a run that no rollback helps. last: the step of the last one."""
     tried, rate = "; nothing is saved to go back to", config.training.learning_rate
     if rollbacks:
-        tried = f", as after {rollbacks} rollbacks, the last to step {last} with training.learning_rate={rate:g}"
+        tried = f", even after {rollbacks} rollbacks, the last to step {last} with training.learning_rate={rate:g}"
     look = f"look in {config.run.folder / 'logs'} at train/loss, train/gradient_norm and the sanity checks up to then"
     return f"{error}{tried}; {look}, and start anew with a lower training.learning_rate"
 
