@@ -90,11 +90,11 @@ def test_lock_excludes_and_frees(tmp_path: Path, monkeypatch) -> None:
 
 def test_write_atomically(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
-    write_atomically(path, lambda file: file.write(b"first"))
+    write_atomically(path, b"first")
     with pytest.raises(ZeroDivisionError):
         write_atomically(path, lambda file: (file.write(b"second"), 1 / 0))
     assert path.read_bytes() == b"first"
-    write_atomically(path, lambda file: file.write(b"third"))
+    write_atomically(path, b"third")
     assert [(entry.name, entry.read_bytes()) for entry in tmp_path.iterdir()] == [("a.bin", b"third")]
 
 
@@ -103,10 +103,10 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    write_atomically(path, lambda file: file.write(b"game"), keep_special=True)
+    write_atomically(path, b"game", keep_special=True)
     assert os.read(reader, 9) == b"game" and path.is_fifo()
     os.close(reader)
-    write_atomically(path, lambda file: file.write(b"shard"))  # as a run does: nobody may ever read the other end
+    write_atomically(path, b"shard")  # as a run does: nobody may ever read the other end
     assert path.read_bytes() == b"shard"
 
 

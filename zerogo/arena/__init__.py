@@ -164,8 +164,7 @@ class Tournament:
             "machine": describe(self.device),
             "config": self.config.to_dict(),
         }
-        text = json.dumps(fields, indent=1, allow_nan=False) + "\n"
-        write_atomically(out_dir / RESULT_FILE, lambda file: file.write(text.encode()))
+        write_atomically(out_dir / RESULT_FILE, (json.dumps(fields, indent=1, allow_nan=False) + "\n").encode())
         write_report(out_dir, results, self.names, rows, self.config.to_dict())
         lines = [line for result in results for line in result.lines()]
         print("\n".join(lines + (["", *rating_lines(rows)] if rows else [])))

@@ -64,11 +64,10 @@ class Journal(contextlib.ExitStack):
         finished = _read_games(folder / GAMES_FILE, self.rules, len(self.pairs))
         begun = _read_moves(folder / MOVES_FILE, finished)
         if not is_same:
-            text = json.dumps(settings, indent=1) + "\n"
-            write_atomically(folder / SETTINGS_FILE, lambda file: file.write(text.encode()))
+            write_atomically(folder / SETTINGS_FILE, (json.dumps(settings, indent=1) + "\n").encode())
         if (folder / MOVES_FILE).exists():  # without what is over, and lines that were cut
             kept = [json.dumps([match, 0, games]) + "\n" for match, games in enumerate(begun) if games]
-            write_atomically(folder / MOVES_FILE, lambda file: file.write("".join(kept).encode()))
+            write_atomically(folder / MOVES_FILE, "".join(kept).encode())
         return finished, begun
 
     def add(self, match: int, games: Sequence[PlayedGame]) -> None:
@@ -148,7 +147,7 @@ def _read_games(path: Path, rules: Rules, num_matches: int) -> list[list[PlayedG
         games_by_match[match][game.number] = game
         kept.append(line)
     if len(kept) < len(lines) or lines and not lines[-1].endswith(b"\n"):
-        write_atomically(path, lambda file: file.writelines(line.removesuffix(b"\n") + b"\n" for line in kept))
+        write_atomically(path, b"".join(line.removesuffix(b"\n") + b"\n" for line in kept))
     return [list(games.values()) for games in games_by_match]
 
 

@@ -192,4 +192,4 @@ def draw_curve(folder: Path, path: Path) -> None:
         raise InputError(f"{folder / FILE}: {what}; set evaluation.every_minutes or every_iterations")
     whole = mosaic([*charts.values()], columns=2, titles=[*charts])
     with refuse_os_errors(f"cannot write the learning curve to {path}"):
-        write_atomically(path, lambda file: file.write(png(whole)))
+        write_atomically(path, png(whole))

@@ -315,7 +315,7 @@ def write_report(
         settings=None if settings is None else json.dumps(settings, indent=1),
     )
     path = out_dir / REPORT_FILE
-    write_atomically(path, lambda file: file.write(page.encode(errors="replace")))
+    write_atomically(path, page.encode(errors="replace"))
     return path
 
 

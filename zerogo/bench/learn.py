@@ -44,7 +44,7 @@ def run_learn(args: argparse.Namespace) -> None:
         for path in pick_evenly(checkpoint.paths(directory), args.points):
             for line in play_matches(one, path, played):
                 lines.append(line | label | {"seed": seed})
-                write_atomically(kept, lambda file: file.write("".join(f"{json.dumps(x)}\n" for x in lines).encode()))
+                write_atomically(kept, "".join(f"{json.dumps(x)}\n" for x in lines).encode())
                 _chart(out, lines[-1])
                 bench.print_line(lines[-1])
 

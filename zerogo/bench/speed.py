@@ -15,22 +15,8 @@ first time. Positions are from the middle of games of random moves.
 below it is kept, and games that end are replaced by other mid-game positions. Only new simulations count, in the best
 round. A fresh network's trees are flat; --spread gives it a policy as sharp as a trained one's, and deeper trees.
 
-`efficiency` is the number of evaluated simulations per second, divided by the evaluations per second of the network
-alone. Simulations that end in a finished position or a closed move count in `simulations_per_s` only, so the limit is
-1. The clock runs during simulations; `..._with_moves` includes the time between two searches, and in `selfplay` all
-time and all simulations count. With several leaves per step the network alone evaluates games x leaves positions;
-`gain` is the speed relative to one leaf per step, and `collision_share` the share of selections that were dropped and
-do not count.
-
-With --processes N so many processes do the same work at the same time. Rates are then the sums over all of them, and
-`evals_per_s`, to which `efficiency` refers, is N times what the network reaches in one process while the others wait.
-
-With --peer mctx searches games of pgx on the same device in another process, in rounds that alternate with zerogo's:
-the same network, simulations and threads, the same batch or the best of --peer-batch, in the faster precision. `ratio`
-is zerogo's simulations per second divided by the peer's, whose clock also runs during searches only.
-
---profile prints the operations of one more move by torch's profiler. Numba's kernels appear in the operation that calls
-them."""
+The fields of a line, --processes and --peer are explained in docs/benchmarks.md. --profile prints the operations of
+one more move by torch's profiler; Numba's kernels appear in the operation that calls them."""
 
 import argparse
 import contextlib

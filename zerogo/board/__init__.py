@@ -291,17 +291,11 @@ def _exact(state: State) -> Tensor:
     if (fast := kernels.module_for("board", state.device)) is not None:
         return fast.exact_legal_rows(state, point_keys(state.board_size, state.device))
     legal = legal_rows(state, state.on_board, state.suicide)
-    suicides, is_black = _suicides(state, legal), (state.to_play == BLACK).unsqueeze(-1)
+    suicides = torch.zeros_like(legal) if state.suicide is None else legal & ~legal_rows(state, state.on_board, None)
+    is_black = (state.to_play == BLACK).unsqueeze(-1)
     suspects = (legal & torch.where(is_black, state.lost[:, 0], state.lost[:, 1])) | suicides  # may repeat a position
     repeating = suspects & _repeating_rows(state, suicides)
     return torch.where((state.rules.superko == SIMPLE).unsqueeze(-1), legal, legal & ~repeating)
-
-
-def _suicides(state: State, legal: Tensor) -> Tensor:
-    """Returns the legal points where a stone removes its own string: int32 [B, N]."""
-    if state.suicide is None:
-        return torch.zeros_like(legal)
-    return legal & ~legal_rows(state, state.on_board, None)
 
 
 def stone_history(state: State, earlier: int = RECENT) -> Tensor:
@@ -309,11 +303,6 @@ def stone_history(state: State, earlier: int = RECENT) -> Tensor:
     N]."""
     now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
     return torch.cat([now, state.recent[:, :earlier]], dim=1)
-
-
-def _recently_lost(state: State) -> Tensor:
-    """Returns where a stone of one of the recent positions is missing in the next one: int32 [B, 2, N]."""
-    return reduce(torch.bitwise_or, (state.recent & ~stone_history(state, RECENT - 1)).unbind(1))
 
 
 def with_recent_history(state: State) -> State:
@@ -325,8 +314,8 @@ def with_recent_history(state: State) -> State:
         hashes = hash_stones(*stone_history(state).flip(1).unbind(2))
         plies = state.ply.to(torch.int64).unsqueeze(1) - torch.arange(last, -1, -1, device=hashes.device)
         seen = torch.where(plies < 0, NOT_SEEN, hashes)
-        history = {"seen": seen, "links": links_of(seen, last + 1), "lost": _recently_lost(state)}
-        history["hash"] = hashes[:, -1]
+        lost = reduce(torch.bitwise_or, (state.recent & ~stone_history(state, RECENT - 1)).unbind(1))
+        history = {"seen": seen, "links": links_of(seen, last + 1), "lost": lost, "hash": hashes[:, -1]}
     return replace(state, **history, ply=torch.full_like(state.ply, last), ply_bound=last)
 
 

@@ -92,7 +92,7 @@ class Config:
                 value = getattr(getattr(self, section.NAME), entry.name)
                 rows.append(f"  {entry.name}: {_written(value)}  # {_explained(entry)}")
             blocks.append("\n".join(rows) + "\n")
-        write_atomically(path, lambda file: file.write("\n".join(blocks).encode()))
+        write_atomically(path, "\n".join(blocks).encode())
 
 
 def is_whole(path: Path) -> bool:

@@ -80,7 +80,7 @@ def write(path: str | Path, network: KataGoNetwork, name: str) -> None:
     text = str(path).removesuffix(".gz")
     data = _written(network, name, "text" if text.endswith(".txt") else "binary")
     data = gzip.compress(data, mtime=0) if str(path) != text else data
-    write_atomically(path, lambda file: file.write(data))
+    write_atomically(path, data)
 
 
 def plan(network: KataGoNetwork) -> str:

@@ -178,8 +178,7 @@ def write_games(directory: Path, games: Sequence[FinishedGame], player: str, ste
         result = sgf.result_text(game.score_black, game.end == EndReason.RESIGNED)
         remarks = list(map(sgf.Remark, comments, winrates))
         record = sgf.GameRecord(game.rules, game.moves, result, player, player, remarks)
-        text = sgf.to_text(record).encode()
-        write_atomically(directory / f"{stem}-{game.number:08d}.sgf", lambda file, text=text: file.write(text))
+        write_atomically(directory / f"{stem}-{game.number:08d}.sgf", sgf.to_text(record).encode())
 
 
 class Resignation:

@@ -512,7 +512,7 @@ def write(path: str | Path, record: GameRecord) -> None:
     with refuse_os_errors(what):
         if os.path.exists(path) and not _is_game_record(path):
             raise InputError(f"{what} over what is no game record")
-        write_atomically(path, lambda file: file.write(text.encode("UTF-8")))
+        write_atomically(path, text.encode("UTF-8"))
 
 
 def _is_game_record(path: str | Path) -> bool:

@@ -355,13 +355,13 @@ def _write_pictures(scenes: list[Scene], what: Sequence[str], out: Path | None) 
         _save(out, lambda file: frames[0].save(file, "GIF", **options))
         return
     for scene, path in zip(scenes, _names(scenes, out), strict=True):
-        _save(path, lambda file, scene=scene: file.write(picture.png(as_image(scene, what))))
+        _save(path, picture.png(as_image(scene, what)))
 
 
-def _save(path: Path, writer: Callable[[BinaryIO], Any]) -> None:
+def _save(path: Path, content: bytes | Callable[[BinaryIO], Any]) -> None:
     """Writes a file atomically and prints its path. Raises InputError where that fails."""
     with refuse_os_errors(f"cannot write {path}"):
-        write_atomically(path, writer, keep_special=True)
+        write_atomically(path, content, keep_special=True)
     print(path)
 
 

@@ -317,12 +317,13 @@ def require_new_folder(path: Path, option: str) -> None:
         raise InputError(f"the folder {path} is not empty; give {option} a new one")
 
 
-def write_atomically(path: str | Path, writer: Callable[[BinaryIO], Any], keep_special: bool = False) -> None:
-    """Makes `path` hold what `writer` writes into the binary file it gets: all of it or, after a crash at any moment,
-    what was there. keep_special: a device or a pipe is written to as it is, not replaced, as a person may mean it.
+def write_atomically(path: str | Path, content: bytes | Callable[[BinaryIO], Any], keep_special: bool = False) -> None:
+    """Makes `path` hold the content, or what a function writes into a binary file: all of it or, after a crash at any
+    moment, what was there. keep_special: a device or a pipe is written to as it is, not replaced, as a person may mean
+    it.
 
     The temporary file lies beside it under a name that starts with "." and ends in ".tmp" (see `remove_leftovers`)."""
-    path = Path(path)
+    path, writer = Path(path), content if callable(content) else lambda file: file.write(content)
     if keep_special and path.exists() and not path.is_file():  # a file in the place of /dev/full would stay there
         with open(path, "wb") as file:
             writer(file)

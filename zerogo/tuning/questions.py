@@ -76,9 +76,8 @@ def ask(questions: Sequence[Question], device: torch.device | None = None) -> li
             for key, answer in zip(missing, _try([*missing.values()], str(device or "cpu")), strict=True):
                 _answers[key] = answer
                 if "untried" not in answer and (path := _path(key)) is not None:
-                    text = json.dumps({"question": key, "answer": answer})
                     with contextlib.suppress(OSError):
-                        write_atomically(path, lambda file, text=text: file.write(text.encode()))
+                        write_atomically(path, json.dumps({"question": key, "answer": answer}).encode())
     return [_answers[key] for key in keys]
 
 
