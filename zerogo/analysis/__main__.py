@@ -82,6 +82,8 @@ def read_settings(arguments: argparse.Namespace, visits: int | None) -> Any:
     from zerogo.analysis.query import AnalysisSettings, read_config, read_overrides
 
     settings = AnalysisSettings() if visits is None else AnalysisSettings(max_visits=visits)
+    if arguments.katago_config:  # KataGo's default; without a file that of its example file counts
+        settings, _ = settings.changed({"reportAnalysisWinratesAs": "SIDETOMOVE"})
     for path in arguments.katago_config:
         settings, _ = settings.changed(read_config(path))  # most settings of such a file mean nothing here
     for text in arguments.override_config:

@@ -326,7 +326,7 @@ def _plain(value: Any) -> Any:
     """Returns the value of a text from a config file, such as "12"; other values are returned unchanged."""
     if isinstance(value, str):
         with contextlib.suppress(ValueError, RecursionError):
-            return json.loads(value)
+            return float(value) if re.fullmatch(r"-?([0-9]+\.|\.[0-9]+)", value) else json.loads(value)
     return value
 
 

@@ -224,7 +224,8 @@ def last_passes(view: View, number: int) -> Tensor:
 
 
 def katago_rules(view: View) -> Tensor:
-    """Returns KataGo's global inputs 6 to 17; those for rules that zerogo lacks are 0."""
+    """Returns KataGo's global inputs 6 to 17. Those for rules that zerogo lacks are 0, except for the seki tax of
+    Japanese rules."""
     state, superko = view.state, view.state.rules.superko
     none = torch.zeros_like(state.rules.komi)
     values = {

@@ -155,7 +155,7 @@ def read_time(command: str, words: Sequence[str]) -> Settings:
         return Settings("fischer", main, period, 0, max(main, most_main), most_a_move)
     number = integer(texts[2], "number", 0, MAX_NUMBER) if len(texts) > 2 else 0
     if kind in ("byoyomi", "canadian") and (number == 0 or period == 0):
-        return Settings("absolute", main) if main else Settings()
+        return Settings("absolute", main) if main and not (kind == "canadian" and period) else Settings()
     return Settings(kind, main, period, number)
 
 

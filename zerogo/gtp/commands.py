@@ -32,7 +32,7 @@ VERSION = f"0.17 ({NAME} {__version__})"
 QUIT = "quit"
 COLOUR_NAMES = {0: "empty", 1: "black", 2: "white"}
 KGS_RULES = ("japanese", "chinese", "aga", "new_zealand")
-NO_LIMIT = 1e20  # seconds, as in KataGo
+NO_LIMIT, NO_CAP = 1e20, 10**9  # seconds, as in KataGo; visits
 KATA_SETTINGS = ("allowResignation", "lagBuffer", "maxTime", "maxVisits", "ponderingEnabled", "resignThreshold")
 
 
@@ -127,6 +127,8 @@ def _clear_cache(engine: GtpEngine) -> None:
 @Command("rectangular_boardsize", "WIDTH HEIGHT", 2)
 def boardsize(engine: GtpEngine, side: str, same: str | None = None) -> None:
     """Clears the board and sets its size, given once or as equal width and height."""
+    if same is None and side.count(":") == 1:
+        side, same = side.split(":")
     if same not in (None, side):
         raise InputError(f"the sides are {quote(f'{side} {same}')}; zerogo plays on square boards only")
     size = int(side) if re.fullmatch("[0-9]{1,3}", side) else 0
@@ -353,12 +355,12 @@ def loadsgf(engine: GtpEngine, *arguments: str) -> None:
     record = sgf.read(path, engine.default_rules)
     engine.require_size(record.rules.size)
     rules = record.rules
-    record.rules = replace(rules, superko="simple")  # the game may have been played by any
+    record.rules = replace(rules, superko="simple", suicide=True)  # the game may have been played by any
     try:
         game = LiveGame.of_record(record, min(before, len(record.moves)))
     except InputError as error:
         raise InputError(f"{shorten_path(path)}: {error}") from None
-    game.change_rules(superko=rules.superko)
+    game.change_rules(superko=rules.superko, suicide=rules.suicide)
     engine.begin_game(game)
     engine.rules_name = engine.default_rules_name
     if record.has_rules:
@@ -388,7 +390,7 @@ def parameters(engine: GtpEngine) -> dict[str, bool | int | float]:
         "allowResignation": options.resign,
         "lagBuffer": engine.clock.lag,
         "maxTime": options.most_seconds or NO_LIMIT,
-        "maxVisits": options.most_simulations or options.simulations,
+        "maxVisits": options.most_simulations or (NO_CAP if engine.has_clock else options.simulations),
         "ponderingEnabled": options.ponder,
         "resignThreshold": round(2 * options.resign_winrate - 1, 6),  # KataGo's is a value from -1 to 1
     }
@@ -418,7 +420,8 @@ def kata_set_param(engine: GtpEngine, name: str, text: str) -> None:
         seconds = real(text, name, 0.001, NO_LIMIT)
         options.most_seconds = None if seconds == NO_LIMIT else seconds
     elif name == "maxVisits":
-        options.simulations = options.most_simulations = integer(text, name, 1, 10**9)
+        options.simulations = integer(text, name, 1, NO_CAP)
+        options.most_simulations = None if options.simulations == NO_CAP else options.simulations
     else:
         options.resign_winrate = (real(text, name, -1, 1) + 1) / 2
 

@@ -94,6 +94,11 @@ class GtpEngine(Engine):
         self.own_colour = self.winrate_black = None
         self.clock.restart()
 
+    @property
+    def has_clock(self) -> bool:
+        """Whether games are timed."""
+        return self.clock.settings.kind != "none"
+
     def seconds_of_move(self, player: Colour, timed: bool = True) -> float:
         """Returns the time limit of a move by maxTime and, where it is `timed`, by the clock; infinite without one."""
         limits = (self.clock.seconds(player, moves_left(self.game)) if timed else None, self.options.most_seconds)
@@ -117,7 +122,8 @@ class GtpEngine(Engine):
         seconds = self.seconds_of_move(player, timed)
         self.interrupted = is_cancelled or interrupted
         try:
-            action = self.choose_move(player, seconds, cleanup=cleanup, timed=timed, after_step=after_step).action
+            options = {"has_clock": timed and self.has_clock, "cleanup": cleanup, "timed": timed}
+            action = self.choose_move(player, seconds, **options, after_step=after_step).action
         finally:
             self.interrupted = interrupted
         if timed:
@@ -125,7 +131,7 @@ class GtpEngine(Engine):
         if is_cancelled is not None and is_cancelled():
             return "cancelled"
         if plays:
-            self.own_colour = player
+            self.own_colour, self.stopped = player, None
             self.game.resign(player) if action is None else self.game.play(player, action)
         return "resign" if action is None else coords.to_gtp(action, self.size)
 

@@ -101,18 +101,15 @@ class Engine:
 
     def think(self, player: Colour) -> Analysis:
         """Returns the analysis of the position for a player, after as many new simulations as a move gets."""
-        self.search(player)
+        self.search(player, self.game, self.options.simulations, math.inf, lambda: None)
         return self.session.analysis()
 
-    def search(
-        self, player: Colour, game: LiveGame | None = None, deadline: float = math.inf, after_step: Hook = lambda: None
-    ) -> None:
-        """Searches for a player from the kept tree, until the simulations are done, the deadline comes (in seconds of
-        `now`, infinite for none), the tree is full or a person interrupts. game: None for the engine's. after_step:
+    def search(self, player: Colour, game: LiveGame, limit: int | None, deadline: float, after_step: Hook) -> None:
+        """Searches for a player from the kept tree, until so many simulations are done (None for no limit), the
+        deadline comes (in seconds of `now`, infinite for none), the tree is full or a person interrupts. after_step:
         called after every step of the search."""
-        self.session.set_position(game or self.game, player)
-        limit, done = self.options.simulations if deadline == math.inf else self.options.most_simulations, 0
-        deadline -= CAUTION * max(self.overhead, default=0.0)
+        self.session.set_position(game, player)
+        done, deadline = 0, deadline - CAUTION * max(self.overhead, default=0.0)
         while True:
             before = self.now()
             new = self.session.step(None if limit is None else limit - done)
@@ -128,15 +125,16 @@ class Engine:
         player: Colour,
         seconds: float = math.inf,
         *,
+        has_clock: bool = False,
         cleanup: bool = False,
         timed: bool = True,
         after_step: Hook = lambda: None,
     ) -> Choice:
         """Returns the engine's choice; the game does not change.
 
-        seconds: its time limit, infinite for a number of simulations. cleanup: whether it captures dead stones before
-        it passes, also after two passes. timed: whether the move is part of a game; else it neither resigns nor draws
-        moves at random. after_step: called after every step of the search."""
+        seconds: its time limit. has_clock: whether a clock sets it, and `most_simulations` counts. cleanup: whether it
+        captures dead stones before it passes, also after two passes. timed: whether the move is part of a game; else it
+        neither resigns nor draws moves at random. after_step: called after every step of the search."""
         started, pass_action = self.now(), self.game.size**2
         if self.session is None:
             state = self.game.tensor("cpu", player)
@@ -153,7 +151,8 @@ class Engine:
             choice = Choice(self._best_by_prior(game, player))
         else:
             share = 1 - CLEANUP_SHARE if cleanup else 1.0
-            self.search(player, game, started + share * seconds, after_step)
+            limit = self.options.most_simulations if has_clock else self.options.simulations
+            self.search(player, game, limit, started + share * seconds, after_step)
             settings = replace(
                 self.options,
                 resign=self.options.resign and timed,

@@ -180,11 +180,13 @@ class _Position:
 
     def after(self, action: int, read: Callable[[], Any]) -> Any:
         """Returns what `read` returns after a legal move of the side to move."""
+        result = self.game.result
         self.game.play(self.to_play, action)
         try:
             return read()
         finally:
             self.game.undo()
+            self.game.result = result
 
     def judge_stones(self) -> Status | None:
         """Returns the status of the game's stones. For a cleanup the judge searches strings in doubt, and returns None
