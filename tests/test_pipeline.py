@@ -234,17 +234,6 @@ def test_the_newest_state_is_exported_that_of_a_snapshot_too(copied: Path) -> No
     commands.main_train(commands.parse_train(command))
 
 
-def test_a_snapshot_with_the_names_of_an_earlier_version_is_read(copied: Path) -> None:
-    snapshot = checkpoint.load(path := snapshots.paths(copied / "tiny")[-1])
-    iteration, plan, search = snapshot.run["iteration"], *map(snapshot.run["games"].get, ("plan", "search"))
-    names = set(iteration), set(plan), set(search)
-    iteration["first"], iteration["steps"] = iteration.pop("first_step"), iteration.pop("planned_steps")
-    plan["is_full"], search["order"] = plan.pop("is_learned"), search.pop("target_visits")
-    checkpoint.save(path, snapshot)
-    run = next(snapshots.starts(copied / "tiny")).run
-    assert (set(run["iteration"]), set(run["games"]["plan"]), set(run["games"]["search"])) == names
-
-
 def test_without_a_checkpoint_the_samples_still_count_and_the_charts_are_kept(copied: Path, capsys) -> None:
     for path in checkpoint.paths(without_snapshots(copied / "tiny")):
         path.unlink()

@@ -154,6 +154,8 @@ def parse_train(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--markdown", action="store_true", help="with --keys: print the page docs/settings.md")
     cli.add_overrides(parser, "config file")
     parsed = parser.parse_intermixed_args(arguments)
+    if parsed.markdown and not parsed.keys:
+        parser.error("--markdown is for the list of --keys; give both")
     if parsed.export and (parsed.origin or parsed.resume):
         parser.error("--export writes the network of a run and trains nothing; give it without --from and --resume")
     if parsed.origin and parsed.resume:

@@ -291,7 +291,7 @@ class Trainer:
         """Sets the averaged network's batch-norm statistics to the mean over the given batches, if any, and over the
         ranks that learn, so that all have the same network."""
         norms = [module for module in self.averaged.modules() if isinstance(module, nn.BatchNorm2d)]
-        for number, batch in enumerate(batches, start=1):
+        for number, batch in enumerate(batches if norms else (), start=1):
             self.averaged.train()
             for norm in norms:
                 if number == 1:

@@ -157,11 +157,11 @@ class Run:
         encoder = make_encoder(config.features.encoder, config.features.komi_input)
         trainer = Trainer(network, encoder, config.training, config.network.heads, self.device, self.dtype)
         if config.run.start_from and start is None:
-            trainer.start_from(distributed.run_and_sync_errors(checkpoints.weights_for, config))
+            trainer.start_from(distributed.broadcast_from_rank0(checkpoints.weights_for, config))
         return trainer
 
     def _open_replay(self, config: Config, start: Checkpoint | None) -> Replay:
-        for folder in ("", snapshots.FOLDER, checkpoints.FOLDER, "games", "logs"):
+        for folder in ("", snapshots.FOLDER, checkpoints.FOLDER, "games", "matches", "logs"):
             distributed.on_rank0(remove_leftovers, self.directory / folder)
         side, shards = config.game.largest_size, self.directory / "replay"
         place = device_for(config.replay, side, self.device)
@@ -201,7 +201,6 @@ class Run:
                 self.signals.log(f"{why}: games in progress start anew")
             elif distributed.is_rank0():
                 self.selfplay.load_state_dict(start.run["games"])
-                self.selfplay.next_game = distributed.first_number(self.selfplay.next_game)  # for earlier versions
         matches = start.run.get("background_matches", {})
         distributed.on_rank0(self.background_matches.load_state_dict, matches, self.directory)
 

@@ -32,7 +32,7 @@ from zerogo.system import distributed
 
 FOLDER = "snapshots"
 NAME = re.compile(r"snapshot-(\d{9})\.pt")
-FORMAT = 3  # of a snapshot's part `run`; one more when a field is removed or changes its meaning
+FORMAT = 4  # of a snapshot's part `run`; one more when a field is removed or changes its meaning
 KEPT = 2  # newest snapshots: one may turn out to be damaged
 FIRST_WAIT = 1.0  # seconds to a process's first snapshot; then twice as long each time, up to pipeline.snapshot_seconds
 MOST_OF_TIME = 0.02  # share of the time that snapshots may take
@@ -116,17 +116,7 @@ def _load(path: Path) -> Checkpoint:
         raise InputError(f"{what}; start a run with --from")
     if not is_finite([*start.weights.values(), *start.averaged_weights.values()]):
         raise InputError(f"checkpoint {path} has NaN or infinite weights")
-    _rename_(start.run.get("iteration", {}), first="first_step", steps="planned_steps")
-    games = start.run.get("games", {})
-    _rename_(games.get("plan", {}), is_full="is_learned")
-    _rename_(games.get("search", {}), order="target_visits")
     return start
-
-
-def _rename_(fields: dict[str, Any], **names: str) -> None:
-    """Gives fields that have the names of an earlier version their present ones."""
-    for earlier in names.keys() & fields.keys():
-        fields[names[earlier]] = fields.pop(earlier)
 
 
 def is_finite(tensors: Iterable[Tensor]) -> bool:
@@ -284,9 +274,8 @@ class Iteration:
     def of(cls, state: dict[str, Any], device: torch.device) -> "Iteration":
         """Returns the iteration of a snapshot, with its metrics on a device."""
         plain = ("is_learning", "num_samples", "numbers", "first_step", "planned_steps", "steps_before", "seconds")
-        plain = {name: state[name] for name in plain if name in state}  # earlier versions had no steps_before
+        plain = {name: state[name] for name in plain}
         sums = {name: total.to(device) for name, total in state["sums"].items()}
-        ahead = _result_of(state["ahead"]) if "ahead" in state else SelfPlayResult()  # earlier versions had none
-        one = cls(_result_of(state), ahead, sums=sums, counts=Counter(state["counts"]), **plain)
+        one = cls(_result_of(state), _result_of(state["ahead"]), sums=sums, counts=Counter(state["counts"]), **plain)
         one.recent.extend(TrainingBatch(*batch) for batch in state["recent"])
         return one

@@ -169,7 +169,7 @@ class Recorder:
 def write_games(directory: Path, games: Sequence[FinishedGame], player: str, stem: str = "game") -> None:
     """Writes games as SGF with the search's values as comments, each named by the stem and its number."""
     if games:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(exist_ok=True)  # but not the folder of a run that was moved away
     for game in games:
         comments = [f"value for the side to move {value:+.3f}" for value in game.root_values]
         comments[-1:] = [f"{comments[-1]}\nended by: {END_TAGS[game.end]}"] if comments else []

@@ -18,7 +18,7 @@ from zerogo.errors import Interrupted
 from zerogo.system import distributed
 
 LEAVING, SAVING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT), signal.SIGUSR1
-REPEAT_SECONDS = 2.0  # within which `launch` passes on a signal that each process may have had already
+REPEAT_SECONDS = 2.0  # within which a launcher passes on a signal that each process may have had already
 PATIENCE = 5.0  # seconds between two tries to write
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 HEALS = (*NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES)  # what a person or a server may put right
@@ -26,7 +26,7 @@ HEALS = (*NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES)  # what a
 
 class Signals(contextlib.AbstractContextManager):
     """Handles the signals of this process. The first one that requests an exit is noted, and the run exits after its
-    next snapshot. A second one ends the process at once, unless it is the first one passed on by `launch`; no file is
+    next snapshot. A second one ends the process at once, unless it is the first one passed on by a launcher; no file is
     broken, as each is written under another name and renamed. Signals ignored at the start (nohup) stay ignored.
 
     exit_signal: the number of the signal that requests an exit, 0 for none. snapshot_requested: whether a signal
@@ -39,7 +39,7 @@ class Signals(contextlib.AbstractContextManager):
         self.require_folder: Callable[[], None] = lambda: None
         self.disk_seconds, self._awaits_thread = 0.0, False
         self._asked_at: float | None = None  # by a signal to this process itself, not to another rank
-        self._at_once = 0
+        self._at_once, self._may_repeat = 0, distributed.is_launched() or distributed.TORCHRUN in os.environ
         self._before: dict[int, Any] = {}
         self._unraisable: Callable[[Any], object] | None = None
 
@@ -68,7 +68,7 @@ class Signals(contextlib.AbstractContextManager):
             self.exit_signal, self._asked_at = number, time.monotonic()
             if self._at_once:
                 raise Interrupted(number)
-        elif not distributed.is_launched() or time.monotonic() > self._asked_at + REPEAT_SECONDS:
+        elif not self._may_repeat or time.monotonic() > self._asked_at + REPEAT_SECONDS:
             os._exit(128 + number)
 
     def _save(self, number: int, _: FrameType | None) -> None:
