@@ -107,7 +107,7 @@ class SearchState:
     ended in a finished position, and in a closed move, without the network. collisions: int64 [], simulations dropped
     because they reached a node that another one of their step was about to make. repeated_states: the root states once
     for each of a step's `leaves` simulations, [leaves * B]; None if they must be made anew. graph: the step as a CUDA
-    graph (`kernels.graph.StepGraph`) or None; a copy has none, since it would hold the original's tree."""
+    graph (`search.graph.StepGraph`) or None; a copy has none, since it would hold the original's tree."""
 
     states: Any
     tree: Tree
