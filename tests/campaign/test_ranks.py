@@ -36,7 +36,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     done = torchrun(2, str(folder))
     assert done.returncode != 0 and (folder / "killed").exists(), done.stdout + done.stderr
-    assert "exitcode: -9" in done.stderr
+    assert "killed/tiny resumes from" in done.stderr  # torchrun names the one of two deaths that it sees first
     assert "rollback to step" in done.stderr and "the disk can be written to again" in done.stderr
     # What rank 1 refuses it says at each of torchrun's restarts.
     assert done.stderr.count("error: rank 1: something is odd") >= 1
