@@ -269,13 +269,17 @@ def test_an_untrained_komi_is_named() -> None:
     assert "komi is 0.5, but mcts:16 learned only" in " ".join(session.warnings)
 
 
-def test_settings_of_all_queries() -> None:
+def test_settings_of_all_queries(tmp_path: Path) -> None:
     files = "-model mcts:8 -config none.cfg -override-config maxVisits=7,homeDataDir=/x"
     arguments = parse_arguments(f"analysis {files} -fast 1 run.kernels=plain".split())
     assert arguments.checkpoint == "mcts:8" and arguments.unknown == ["-fast", "1"]
     assert arguments.overrides[-1] == "run.kernels=plain"
     with pytest.raises(InputError, match=r"none\.cfg"):
         read_settings(arguments, None)
+    (tmp_path / "my.cfg").write_text("wideRootNoise = .5\nmaxTime = 10.\n")
+    arguments.katago_config = [tmp_path / "my.cfg"]
+    expected = AnalysisSettings(7, max_time=10.0, perspective="SIDETOMOVE", wide_root_noise=0.5)
+    assert read_settings(arguments, None) == expected
     arguments.katago_config = []
     assert read_settings(arguments, None) == AnalysisSettings(max_visits=7)
     arguments.visits = 9

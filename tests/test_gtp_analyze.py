@@ -163,6 +163,14 @@ def test_a_fault_while_pondering_ends_nothing(fresh: Engine, monkeypatch: pytest
     assert "internal error in pondering: ZeroDivisionError" in fresh.said[-1]
 
 
+def test_a_stop_of_pondering_lasts_until_the_next_move(fresh: Engine) -> None:
+    fresh.stopped = fresh.position
+    fresh.genmove(BLACK, plays=False)
+    assert fresh.stopped == fresh.position
+    fresh.genmove(BLACK)
+    assert fresh.stopped is None
+
+
 def test_pondering_keeps_its_tree(fresh: Engine) -> None:
     """Off by default. While the other side thinks the tree grows, which the next move finds; any line ends it."""
 

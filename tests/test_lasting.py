@@ -175,9 +175,10 @@ def test_a_signal_to_save_saves(tmp_path: Path, monkeypatch) -> None:
     assert len(written) == 4 and 0 == written[0].step < written[1].step < written[2].step == written[3].step
 
 
-@pytest.mark.parametrize(("is_launched", "seconds"), [(False, [0.0, 0.1]), (True, [0.0, 0.1, 2.1])])
-def test_a_second_signal_leaves_at_once_unless_a_launcher_passes_it_on(is_launched: bool, seconds, monkeypatch) -> None:
-    monkeypatch.setattr(distributed, "is_launched", lambda: is_launched)
+@pytest.mark.parametrize("launcher", ["", distributed.LAUNCHER, distributed.TORCHRUN])
+def test_a_second_signal_leaves_at_once_unless_a_launcher_passes_it_on(launcher: str, monkeypatch) -> None:
+    monkeypatch.setenv(launcher or "NO_LAUNCHER", "one")
+    seconds = [0.0, 0.1, 2.1] if launcher else [0.0, 0.1]
     monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
     with Signals(), pytest.raises(SystemExit):
         for second in seconds:

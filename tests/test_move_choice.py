@@ -14,7 +14,7 @@ from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.live import LiveGame
-from zerogo.players.move_choice import Judge, MoveChoiceSettings, decide
+from zerogo.players.move_choice import Judge, MoveChoiceSettings, _Position, decide
 from zerogo.rules import Rules, coords
 
 BLACK, TABLES = Colour.BLACK, tables("move_choice")
@@ -123,6 +123,13 @@ def test_handicap_games_are_not_given_up_early() -> None:
     for number in range(20):
         game.play(game.to_play, 81 if number % 2 == 0 else number)
     assert choice(game, analysis(game, {"E4": -1.0}, value=-1.0, score=-60)) == "E4"
+
+
+def test_a_move_that_is_tried_keeps_the_result() -> None:
+    game = position("no stone")
+    game.resign(Colour.BLACK)
+    assert _Position(game, game.to_play, None, None, MoveChoiceSettings(), None).after(3, lambda: game.moves[:])
+    assert game.result == "W+R" and not game.moves
 
 
 def test_a_game_stays_over_after_further_passes(monkeypatch: pytest.MonkeyPatch) -> None:
