@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import tiny
 import torch
 from limits import within
 from matches import Drawing, EngineInProcess, command, config, same
@@ -27,6 +28,7 @@ from zerogo.players import external
 from zerogo.players.analyst import make_player
 from zerogo.players.external import EngineFault, ExternalPlayer, find_program
 from zerogo.rules import Rules
+from zerogo.system import distributed
 
 RULES = Rules(size=5, komi=0.5)
 TABLES = tables("external")
@@ -230,6 +232,15 @@ def test_a_run_checks_its_engines_at_the_start() -> None:
     with pytest.warns(UserWarning, match="is left out: fake_program ended with status 1"):
         some = matches_of(config(f"evaluation.opponents=['{command('dead')}?', '{command('good')}?', 'random?']"))
     assert list(map(len, some.sizes_of.values())) == [0, 1, 1]
+
+
+def test_an_optional_opponent_is_met_where_all_ranks_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config("evaluation.opponents=['random?', 'self']")
+    some, said = matches_of(settings), list[str]()
+    gathered = {"random?": [5], "self": [5]}, {"random?": [], "self": [5]}
+    monkeypatch.setattr(distributed, "all_gather_object", lambda v: gathered if v == some.sizes_of else [v])
+    assert [spec for spec, *_ in some.play(tiny.fresh_checkpoint(settings), 2, said.append)] == ["self"]
+    assert said == ["no match against random on 5x5: rank 1 has no such opponent"]
 
 
 def test_games_do_not_depend_on_processes_and_batches() -> None:

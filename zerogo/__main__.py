@@ -197,9 +197,7 @@ def main_train(arguments: argparse.Namespace) -> None:
     from zerogo.system import distributed
 
     words = {f"--{name}": getattr(arguments, name) for name in ("resume", "config", "run", "export")}
-    with distributed.process_group():
-        # Ranks of different commands would wait for each other for ever.
-        distributed.require_same(words, "start all with the same command")
+    with distributed.process_group(words):
         config = train_config(arguments)
         if arguments.export:
             newest = snapshots.newest(config.run.folder)
@@ -267,7 +265,7 @@ def main_selfplay(arguments: argparse.Namespace) -> None:
     if arguments.watch:
         return watch(arguments.watch, arguments.overrides)
     games = arguments.games or 100
-    with distributed.process_group():
+    with distributed.process_group(vars(arguments)):
         config, checkpoints = cli.read_config(arguments, [arguments.checkpoint])
         if arguments.out:
             distributed.broadcast_from_rank0(runtime.require_new_folder, arguments.out, "--out")
@@ -319,7 +317,7 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
         return
     if arguments.resume and arguments.out is None:
         raise InputError("--resume needs --out with the folder of the match")
-    with distributed.process_group():
+    with distributed.process_group(vars(arguments)):
         config, checkpoints = cli.read_config(arguments, arguments.players)
         if arguments.out and not arguments.resume:
             distributed.broadcast_from_rank0(runtime.require_new_folder, arguments.out, "--out")

@@ -118,11 +118,9 @@ class Matches:
         """Plays the matches at the end of the run, prints what they show, and writes a report of them. Collective call:
         rank 0 prints and writes."""
         game, on_rank0 = self.game, distributed.on_rank0
-        komi = ", ".join(f"{game.komi_of(size):g} on {size}x{size}" for size in game.all_sizes)
-        komi = komi if game.sizes else f"{game.komi:g}"
-        on_rank0(print, f"final matches, {self.settings.simulations} simulations a move, komi {komi}:")
-        results: list[MatchResult] = []
-        numbers: dict[str, float] = {}
+        komi = [f"{game.komi_of(size):g}" + f" on {size}x{size}" * bool(game.sizes) for size in game.all_sizes]
+        on_rank0(print, f"final matches, {self.settings.simulations} simulations a move, komi {', '.join(komi)}:")
+        results, numbers = list[MatchResult](), dict[str, float]()
         for _, line, result, of_match in self.play(
             checkpoint, FINAL * self.settings.games, lambda text: on_rank0(print, f"warning: {text}")
         ):
@@ -153,12 +151,14 @@ class Matches:
         """Yields of each match when it is over: the opponent of the settings, a line, the result, and the charts'
         numbers by tag. warn: called with a sentence about an opponent that is missing, whose match is left out."""
         player = self.player(checkpoint)
+        ranks = distributed.all_gather_object(self.sizes_of)  # each plays a share of every match
         for size in self.game.all_sizes:
             area, where = self.names_of_board(size)
-            here = [spec for spec in self.settings.opponents if size in self.sizes_of[spec]]
-            for spec in [spec.removesuffix(OPTIONAL) for spec in here]:
-                start = time.time()
+            for word in [word for word in self.settings.opponents if size in ranks[0][word]]:
+                start, spec = time.time(), word.removesuffix(OPTIONAL)
                 try:
+                    if lacking := [number for number, sizes_of in enumerate(ranks) if size not in sizes_of[word]]:
+                        raise InputError(f"rank {lacking[0]} has no such opponent")
                     result = self._match(player, spec, size, num_games)
                 except (InputError, OSError) as error:
                     if isinstance(error, OSError) and distributed.world_size() > 1:

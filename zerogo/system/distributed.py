@@ -142,10 +142,11 @@ def leave(status: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def process_group() -> Iterator[None]:
+def process_group(words: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Makes this process one of the launcher's ranks for as long as the context lasts, if there are more than one.
     Raises InputError if another rank has ended. An InputError that one rank alone raises names that rank; one that all
-    ranks raise has its sentence on rank 0 only. Under `launch` the calling process reports what has ended all."""
+    ranks raise has its sentence on rank 0 only. Under `launch` the calling process reports what has ended all. words:
+    the command's, by name, which must be the same: ranks of different commands would wait for each other for ever."""
     if not is_rank_of_launcher() or dist.is_initialized():
         yield
         return
@@ -159,6 +160,7 @@ def process_group() -> Iterator[None]:
         with warnings.catch_warnings():
             if not is_rank0():
                 warnings.simplefilter("ignore")  # rank 0 warns
+            require_same(words or {}, "start all with the same command")
             yield
     except InputError as error:
         if is_rank0() or not str(error):
