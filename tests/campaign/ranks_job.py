@@ -147,7 +147,11 @@ def refuses(folder: Path, rank: int) -> None:
     distributed.barrier()
 
 
-ENDS = (other_settings, other_code, other_folder, other_replay, refuses)
+def other_command(folder: Path, rank: int) -> None:
+    raise AssertionError("ranks of different commands go no further")
+
+
+ENDS = (other_settings, other_code, other_folder, other_replay, refuses, other_command)
 
 
 def ends_of(folder: Path, work: Callable[[Path, int], None]) -> list[tuple[int, str]]:
@@ -155,7 +159,7 @@ def ends_of(folder: Path, work: Callable[[Path, int], None]) -> list[tuple[int, 
     killed when the other one has ended, or both after two minutes."""
 
     def in_rank(rank: int) -> None:
-        with distributed.process_group():
+        with distributed.process_group({"out": rank} if work is other_command else {}):
             work(folder, rank)
 
     said = [folder / f"{work.__name__}.{rank}" for rank in range(2)]

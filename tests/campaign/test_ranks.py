@@ -60,7 +60,7 @@ def test_settings_that_ranks_can_not_share_get_a_sentence(two: Path) -> None:
 
 
 def test_ranks_that_can_not_go_on_end_with_one_sentence(two: Path, tmp_path: Path) -> None:
-    """Other settings, code, folders or samples; or a refusal of any."""
+    """Other settings, code, folders, samples or commands; or a refusal of any."""
     shutil.copytree(two / "whole", tmp_path / "whole")
     job = [sys.executable, str(HERE / "ranks_job.py"), str(tmp_path), "refusals"]
     done = subprocess.run(job, capture_output=True, text=True, env=ENVIRONMENT, timeout=600)
@@ -72,6 +72,7 @@ def test_ranks_that_can_not_go_on_end_with_one_sentence(two: Path, tmp_path: Pat
         "other_folder": "all ranks need the same shared folder",
         "other_replay": "error: of them in memory is ",
         "refuses": "error: rank 1: something is odd here",
+        "other_command": "error: out is 1 on rank 1 (",
     }.items():
         said = [line for _, text in found[name] for line in text.splitlines() if line.startswith("error:")]
         # Of a rank that refuses alone the other one says that it has ended.
