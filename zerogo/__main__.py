@@ -33,7 +33,7 @@ COMMANDS = {
 TRAIN = "Starts or resumes a training run: self-play and training in turn, and matches."
 TRAIN_EXAMPLES = """
 examples:
-  zerogo train                                           the quick start: 5x5, 2 to 9 minutes on a CPU
+  zerogo train                                           the quick start: 5x5, 2 to 8 minutes on a CPU
   zerogo train --config configs/9x9.yaml                 a run with other settings
   zerogo train --config configs/7x7.yaml --run mine training.learning_rate=1e-3 pipeline.minutes=60
   zerogo train --config mine.yaml --from checkpoints/7x7.pt              starts with that network's weights
