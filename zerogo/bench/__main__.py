@@ -120,7 +120,7 @@ def main(args: argparse.Namespace) -> None:
     if number > 1 and getattr(args, "peer", False):
         raise InputError(f"--processes is {number}; --peer is for one process")
     module = args.bench if args.bench in ("gpu", "learn") else "speed"
-    with distributed.process_group(vars(args)):
+    with distributed.process_group():
         if number > 1 and not distributed.is_rank_of_launcher():
             distributed.launch(number)
         else:

@@ -151,13 +151,13 @@ class Matches:
         """Yields of each match when it is over: the opponent of the settings, a line, the result, and the charts'
         numbers by tag. warn: called with a sentence about an opponent that is missing, whose match is left out."""
         player = self.player(checkpoint)
-        ranks = distributed.all_gather_object(self.sizes_of)  # each plays a share of every match
+        by_rank = distributed.all_gather_object(self.sizes_of)  # each plays a share of every match
         for size in self.game.all_sizes:
             area, where = self.names_of_board(size)
-            for word in [word for word in self.settings.opponents if size in ranks[0][word]]:
+            for word in [word for word in self.settings.opponents if size in by_rank[0][word]]:
                 start, spec = time.time(), word.removesuffix(OPTIONAL)
                 try:
-                    if lacking := [number for number, sizes_of in enumerate(ranks) if size not in sizes_of[word]]:
+                    if lacking := [number for number, sizes_of in enumerate(by_rank) if size not in sizes_of[word]]:
                         raise InputError(f"rank {lacking[0]} has no such opponent")
                     result = self._match(player, spec, size, num_games)
                 except (InputError, OSError) as error:

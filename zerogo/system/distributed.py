@@ -146,7 +146,7 @@ def process_group(words: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Makes this process one of the launcher's ranks for as long as the context lasts, if there are more than one.
     Raises InputError if another rank has ended. An InputError that one rank alone raises names that rank; one that all
     ranks raise has its sentence on rank 0 only. Under `launch` the calling process reports what has ended all. words:
-    the command's, by name, which must be the same: ranks of different commands would wait for each other for ever."""
+    options of the command, by name; where ranks differ in one, all raise InputError, as they might wait for ever."""
     if not is_rank_of_launcher() or dist.is_initialized():
         yield
         return
