@@ -18,7 +18,7 @@ examples:
   zerogo bench board --size 9 --batch 1024              random legal moves per second
   zerogo bench search --size 9 --batch 256 --sims 128   simulations per second, and the share of the network's speed
   zerogo bench net --encoder alphago48                  the network's speed, and what its planes cost next to zero17's
-  zerogo bench gpu                                      all important measurements on a GPU, in ten minutes
+  zerogo bench gpu                                      all important measurements on a GPU, in at most ten minutes
 
 zerogo bench NAME --help lists the options of one measurement.
 """
@@ -36,7 +36,7 @@ BENCHES = {
     "net": ("evaluations per second of a network, and of its encoder", NET | {"checkpoint": ""}),
     "search": ("simulations per second, and their share of the raw network's speed", SEARCH),
     "selfplay": ("games, moves and samples of self-play", SELFPLAY),
-    "gpu": ("all important measurements on a GPU, in ten minutes", {"part": "", "device": "auto"}),
+    "gpu": ("all important measurements on a GPU, in at most ten minutes", {"part": "", "device": "auto"}),
     "learn": ("strength over minutes, games and simulations of training", LEARN),
 }
 # What the help says of an option, before the default.

@@ -239,7 +239,7 @@ class GameConfig(Section):
     """The rules of the games, and how they vary between them."""
 
     size: int = option(9, "board side in points; with game.sizes, the side that players use by default", 1, MAX_SIZE)
-    komi: float = option(7.0, "points that White gets (best play draws at 7 on 9x9, 9 on 7x7)", -1000, 1000)
+    komi: float = option(7.0, "points that White gets (draws with best play: 7 on 9x9, 9 on 7x7)", -1000, 1000)
     sizes: tuple[tuple[int, float, float], ...] = option((), "board sizes of the games; empty: game.size only [KataGo]")
     superko: str = option("positional", "what may not recur: a ko, a board, or board and side to move", choices=SUPERKO)
     superko_shares: dict[str, float] = option({}, SUPERKO_SHARES_WORDS, 0, example="{positional: 0.7, simple: 0.3}")
@@ -350,7 +350,7 @@ class NetworkConfig(Section):
 class SearchConfig(Section):
     """The tree search: Gumbel with sequential halving, or PUCT."""
 
-    algorithm: str = option("gumbel", "gumbel learns with few simulations [Gumbel]", choices=("gumbel", "puct"))
+    algorithm: str = option("gumbel", "gumbel, for few simulations [Gumbel], or puct", choices=("gumbel", "puct"))
     c_puct: float = option(1.1, "puct: weight of the prior against the value [KataGo]", 0, 100)
     max_considered: int = option(16, "gumbel: root moves at the start of halving [Gumbel, m = 16]", 1, 626)
     c_scale: float = option(1.0, "gumbel: scale of sigma(q); larger sharpens the policy [Gumbel]", above=0, high=100)
@@ -435,7 +435,7 @@ class TrainingConfig(Section):
     warmup_samples: int = option(100_000, "samples over which the learning rate rises from 0 [KataGo]", 0, 10**10)
     schedule: tuple[tuple[float, float], ...] = option(DECAY, "factors of the learning rate by progress [KataGo]")
     ema_samples: int = option(
-        200_000, "samples that averaged weights span, at first 1/50 of all (10,000 with --from) [KataGo]", 1, 10**10
+        200_000, "samples that averaged weights span; early 1/50 of all so far (10,000 with --from) [KataGo]", 1, 10**10
     )
 
 

@@ -174,7 +174,7 @@ class KataGoNetwork(nn.Module):
     """A KataGo network for its 22 planes and 19 global inputs; `katago_format` fills it with modules.
 
     header: the part of a file before the trunk, kept for writing. size: the (largest) board side. heads: the outputs,
-    from HEADS, with the meaning of `tower.HEADS`; the score is KataGo's lead. optimism: weight of the optimistic
+    from HEADS, with the meaning of `network.HEADS`; the score is KataGo's lead. optimism: weight of the optimistic
     policy, of moves that may turn out better than expected (version 12 or later)."""
 
     num_planes, num_globals, padded_planes = PLANES, GLOBALS, PLANES
@@ -238,7 +238,7 @@ class KataGoNetwork(nn.Module):
     num_parameters, num_operations = Network.num_parameters, Network.num_operations
 
     def playing_copy(self, device: torch.device, dtype: torch.dtype, heads: Sequence[str] | None) -> "KataGoNetwork":
-        """Returns a copy for playing: see `tower.inference_copy`."""
+        """Returns a copy for playing: see `network.inference_copy`."""
         playing = copy.deepcopy(self).eval().requires_grad_(False).to(device)
         if heads is not None:
             playing.heads = [name for name in HEADS if name in heads]

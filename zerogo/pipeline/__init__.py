@@ -61,7 +61,8 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
         if not resume and distributed.broadcast_from_rank0(lambda: bool(files) or any(directory.glob("replay/*.npz"))):
             what = f"{directory} already holds a run; resume it with --resume, or choose another name with --run"
             raise InputError(what if says_why else "")
-        if overrides is not None and start is None and not is_whole(path := directory / "config.yaml"):
+        path = directory / "config.yaml"
+        if overrides is not None and start is None and not distributed.broadcast_from_rank0(is_whole, path):
             cut = f"{path} was cut short, and no snapshot or checkpoint holds the settings that it lost; add these"
             why = f"{cut}, or start a new run under another name" if path.exists() else nothing
             raise InputError(why if says_why else "")

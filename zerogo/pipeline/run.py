@@ -114,7 +114,8 @@ class Run:
         self.config = config
         self.config, why = limits.pick_slots(config, start and start.config, self._evaluator, self.device)
         if self.config.selfplay.slots != config.selfplay.slots:  # `limits.plan` did not know the number
-            limits.plan_disk(self.config, limits.memory(self.config, self.device)["selfplay.slots"], self.device)
+            needed = limits.memory(self.config, self.device)["selfplay.slots"]
+            distributed.run_and_sync_errors(limits.plan_disk, self.config, needed, self.device)
         for line in [] if start is None else snapshots.changes(start.config, self.config):
             signals.log(line)
         # Not earlier: the old file stays until the new settings are known to be valid.

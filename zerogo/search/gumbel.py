@@ -88,7 +88,9 @@ def completed_values(nodes: Nodes) -> Tensor:
 
 
 def sigma(values: Tensor, nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns values on the scale of logits, (c_visit + most visits of a child) * c_scale * value: float32 [K, A]."""
+    """Returns values on the scale of logits, (c_visit + most visits of a child) * c_scale * value: float32 [K, A].
+
+    As in MiniZero values are from -1 to 1; mctx rescales them to 0 to 1."""
     max_visits = nodes.visits.amax(1, keepdim=True)
     return (settings.c_visit + max_visits) * settings.c_scale * values
 
