@@ -13,16 +13,8 @@ from zerogo import board, sgf
 from zerogo.analysis.query import Query
 from zerogo.board.flood import host_read_is_free
 from zerogo.evaluator import Evaluation
-from zerogo.players.analyst import (
-    MAX_SCORED_MOVES,
-    Analysis,
-    Analyst,
-    MoveOwnership,
-    evaluate_children,
-    moves_to_evaluate,
-    read_analyses,
-    without_second_pass,
-)
+from zerogo.players import analyst
+from zerogo.players.analyst import MAX_SCORED_MOVES, Analysis, Analyst, MoveOwnership, without_second_pass
 from zerogo.players.session import RestrictedGo, RestrictedState
 
 SEED = 0
@@ -169,9 +161,9 @@ class SearchBatch:
         index = torch.tensor([task.index for task in tasks], device=self.analyst.device)
         states = self.search_state.states.select(index)
         evaluation, after_moves = Evaluation.cat([one.evaluation for one in tasks]), [one.after_moves for one in tasks]
-        missing = moves_to_evaluate(self.search_state.tree, index, after_moves, map(_num_after_moves, tasks))
-        evaluate_children(self.analyst, states, missing, after_moves)
-        analyses = read_analyses(self.search_state.tree, index, evaluation, after_moves, self.search.settings)
+        missing = analyst.moves_to_evaluate(self.search_state.tree, index, after_moves, map(_num_after_moves, tasks))
+        analyst.evaluate_children(self.analyst, states, missing, after_moves)
+        analyses = analyst.read_analyses(self.search_state.tree, index, evaluation, after_moves, self.search.settings)
         policy = torch.where(board.legal_actions(states).cpu(), evaluation.prior, -1.0)
         stones, to_play, ko = (tensor.cpu() for tensor in (states.stones, states.to_play, states.ko))
         rows = zip(analyses, policy.numpy(), stones.numpy(), to_play.tolist(), ko.tolist(), strict=True)

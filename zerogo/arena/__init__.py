@@ -106,17 +106,10 @@ class Tournament:
 
     def settings(self) -> dict[str, Any]:
         """Returns, as plain values, the settings in which a resumed match must agree."""
-        evaluation = self.config.evaluation
-        return {
-            "players": self.specs,
-            "names": self.names,
-            NUM_GAMES: self.num_games,
-            "opening_plies": self.opening_plies,
-            "seed": self.config.run.seed,
-            "move_cap": self.move_cap,
-            **vars(self.rules),
-            **{name: getattr(evaluation, name) for name in ("simulations", "symmetry", "algorithm")},
-        }
+        settings = {"players": self.specs, "names": self.names, NUM_GAMES: self.num_games}
+        settings |= {"opening_plies": self.opening_plies, "seed": self.config.run.seed, "move_cap": self.move_cap}
+        strength = {name: getattr(self.config.evaluation, name) for name in ("simulations", "symmetry", "algorithm")}
+        return settings | vars(self.rules) | strength
 
     def play(self, journal: Journal) -> list[MatchResult]:
         """Returns the matches; games that the journal holds are not played again."""
@@ -140,13 +133,9 @@ class Tournament:
         seed = seed if self.is_self else int(rng.key(seed, i, j)) % 2**62
         of_all = self.opening_plies, self.move_cap, self.device
         settings = MatchSettings(self.rules, self.num_games, seed, not self.is_self, *of_all)
-        hooks = MatchHooks(
-            finished=journal.finished[index],
-            begun=journal.begun[index],
-            on_progress=lambda played: progress.update(index * self.num_games + played),
-            on_games=partial(journal.add, index),
-            on_moves=partial(journal.add_moves, index),
-        )
+        kept = journal.finished[index], journal.begun[index]
+        calls = partial(journal.add, index), partial(journal.add_moves, index)
+        hooks = MatchHooks(*kept, lambda played: progress.update(index * self.num_games + played), *calls)
         return play_match(self.players[i], self.players[j], settings, hooks)
 
     def conclude(self, out_dir: Path, results: Sequence[MatchResult], seconds: float) -> None:

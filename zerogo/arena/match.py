@@ -256,7 +256,7 @@ class MatchGames:
 
     def _end(self, ended: list[int], stops: Mapping[int, Stop]) -> list[PlayedGame]:
         """Returns the games that end now, on the host, and ends them in the engines. ended: their indices among the K.
-        Games without a stop are counted, and the engines' own scores are added."""
+        stops: of all of them, or of none; then they are counted, and the engines' own scores are added."""
         index = torch.tensor(ended, dtype=torch.int64, device=self.game_index.device)
         states, rows = self.states.select(index), self.game_index[index]
         games, final_scores = self._games(rows.tolist()), [{} for _ in ended]
@@ -269,23 +269,12 @@ class MatchGames:
                 at_fault = k in stops and stops[k].kind == FORFEIT and engine is self._to_move(k)
                 engine.end(number, at_fault=at_fault)
         scores, owners = scoring.result_black(states)
-        scores, areas = scores.tolist(), (owners == 1).sum((1, 2)).tolist()
-        stones, capped = states.stones.cpu().numpy(), (states.passes < 2).tolist()
-        facts = zip(ended, self.a_is_black[rows].tolist(), strict=True)
-        return [
-            PlayedGame(
-                number=numbers[place],
-                a_is_black=a_is_black,
-                moves=games[numbers[place]],
-                score_black=math.nan if k in stops else scores[place],
-                area_black=areas[place],
-                capped=capped[place] and k not in stops,
-                stones=stones[place],
-                stop=stops.get(k),
-                final_scores=final_scores[place],
-            )
-            for place, (k, a_is_black) in enumerate(facts)
-        ]
+        facts = {"number": numbers, "a_is_black": self.a_is_black[rows].tolist(), "moves": games.values()}
+        facts |= {"score_black": [math.nan] * len(ended) if stops else scores.tolist()}
+        facts |= {"area_black": (owners == 1).sum((1, 2)).tolist(), "stones": states.stones.cpu().numpy()}
+        facts |= {"capped": [not stops and passes < 2 for passes in states.passes.tolist()]}
+        facts |= {"stop": [stops.get(k) for k in ended], "final_scores": final_scores}
+        return [PlayedGame(**dict(zip(facts, values, strict=True))) for values in zip(*facts.values(), strict=True)]
 
     def _games(self, rows: Sequence[int]) -> dict[int, list[int]]:
         """Returns the moves so far of some of the G games, by game number."""

@@ -305,15 +305,9 @@ def write_report(
         points = [one.points_a if one.name_a == player else 1 - one.points_a for one in matches]
         return sum(map(np.sum, points)), sum(map(len, points))
 
-    page = render(
-        REPORT_FILE,
-        names=names,
-        rules=vars(results[0].rules),
-        ratings=ratings,
-        points_of=points_of,
-        matches=[_match(result, out_dir, boards) for result in results],
-        settings=None if settings is None else json.dumps(settings, indent=1),
-    )
+    facts = {"rules": vars(results[0].rules), "matches": [_match(result, out_dir, boards) for result in results]}
+    facts["settings"] = None if settings is None else json.dumps(settings, indent=1)
+    page = render(REPORT_FILE, names=names, ratings=ratings, points_of=points_of, **facts)
     path = out_dir / REPORT_FILE
     write_atomically(path, page.encode(errors="replace"))
     return path

@@ -16,17 +16,8 @@ import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.board import flood
-from zerogo.board.position import (
-    BLACK,
-    Position,
-    find_atari,
-    hash_stones,
-    legal_rows,
-    own_and_opponent,
-    play,
-    point_keys,
-)
+from zerogo.board import flood, position
+from zerogo.board.position import BLACK, Position, find_atari, hash_stones, legal_rows, play, point_keys
 from zerogo.errors import InputError
 from zerogo.kernels import copies
 from zerogo.kernels.shared import HistoryFields
@@ -199,9 +190,9 @@ def step_(state: State, actions: Tensor) -> State:
     if (fast := kernels.module_for("board", state.device)) is not None:
         fields = fast.step_(state, actions, point_keys(state.board_size, state.device), history)
     else:
-        position, removed = play(state, actions, state.on_board, state.suicide, state.cap)
-        fields, going = vars(position), ~state.finished
-        _remember_(history["seen"], history["links"], position.hash, position.ply, going)
+        after, removed = play(state, actions, state.on_board, state.suicide, state.cap)
+        fields, going = vars(after), ~state.finished
+        _remember_(history["seen"], history["links"], after.hash, after.ply, going)
         history["lost"] |= removed
         history["recent"] = _shift(state.recent, torch.stack([state.black, state.white], dim=1), going)
         history["moves"] = _shift(state.moves, actions, going)
@@ -330,7 +321,7 @@ def _repeating_rows(state: State, suicides: Tensor) -> Tensor:
     table = point_keys(board_size, state.device).view(2, -1)[:, :-1]
     keys = torch.where(stones == 1, table[0], torch.where(stones == 2, table[1], 0))
     string_key = _xor_by_label(keys, labels)
-    own_stones, opponent = (flood.unpack_rows(rows).flatten(1) for rows in own_and_opponent(state))
+    own_stones, opponent = (flood.unpack_rows(rows).flatten(1) for rows in position.own_and_opponent(state))
     atari = flood.unpack_rows(state.atari).flatten(1)
     own_key = torch.where((state.to_play == BLACK).unsqueeze(1), table[0], table[1])
     captured_keys = _xor_beside(string_key, labels, opponent & atari, board_size)

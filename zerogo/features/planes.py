@@ -251,15 +251,8 @@ PATTERNS: tuple[tuple[str, ...], ...] = (
     ("X.? O.? ___", "OX? X.O ___", "?X? x.O ___", "?XO x.x ___", "?OX X.O ___"),
 )
 EMPTY, X, O, OFF = range(4)  # noqa: E741
-MEANING = {
-    ".": {EMPTY},
-    "X": {X},
-    "O": {O},
-    "x": {EMPTY, O, OFF},
-    "o": {EMPTY, X, OFF},
-    "?": {EMPTY, X, O, OFF},
-    "_": {OFF},
-}
+ANY = {EMPTY, X, O, OFF}
+MEANING = {".": {EMPTY}, "X": {X}, "O": {O}, "x": ANY - {X}, "o": ANY - {O}, "?": ANY, "_": {OFF}}
 SWAPPED = str.maketrans("XOxo", "OXox")
 AROUND = [point for point in range(9) if point != 4]  # of the 3x3 points, by row
 

@@ -73,10 +73,8 @@ class Clock:
         are 0, else Canadian. `0 0 0` is no limit, as in GNU Go."""
         if period > 0 and moves > 0:
             self.restart(Settings("canadian", main, period, moves))
-        elif period > 0 or main == 0:
-            self.restart(Settings())
         else:
-            self.restart(Settings("absolute", main))
+            self.restart(Settings("absolute", main) if main and not period else Settings())
 
     def report(self, player: Colour, seconds: float, number: int) -> None:
         """Sets one clock to the controller's (`time_left`); number 0 is main time, as is any without periods."""

@@ -11,16 +11,8 @@ from torch import Tensor
 from zerogo.board import BLACK, Position, State
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.players import require_size
-from zerogo.players.analyst import (
-    Analysis,
-    Analyst,
-    MoveOwnership,
-    evaluate_children,
-    moves_to_evaluate,
-    read_analyses,
-    without_second_pass,
-)
+from zerogo.players import analyst, require_size
+from zerogo.players.analyst import Analysis, Analyst, MoveOwnership, without_second_pass
 from zerogo.players.live import LiveGame
 from zerogo.search import Go, SearchState
 from zerogo.search.game import select_games
@@ -166,12 +158,12 @@ class AnalysisSession:
         assert self._key is not None, "set a position first"
         self._evaluation = self._evaluation or self.analyst.evaluate(self._state)
         root = self._search_state.tree, self._game_index
-        (missing,) = moves_to_evaluate(*root, [self._after_moves]) if ownerships else ([],)
+        (missing,) = analyst.moves_to_evaluate(*root, [self._after_moves]) if ownerships else ([],)
         for action in missing:
             if interrupted():
                 return None
-            evaluate_children(self.analyst, self._state, [[action]], [self._after_moves])
-        return read_analyses(*root, self._evaluation, [self._after_moves], self._search.settings)[0]
+            analyst.evaluate_children(self.analyst, self._state, [[action]], [self._after_moves])
+        return analyst.read_analyses(*root, self._evaluation, [self._after_moves], self._search.settings)[0]
 
     def value_of(self, game: LiveGame, to_play: Colour, action: int, simulations: int) -> float:
         """Returns a move's value, -1 to 1 for `to_play`, after a search of that move alone, and then restores the

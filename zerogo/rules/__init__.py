@@ -104,13 +104,8 @@ class RulesBatch(TensorFields):
 
     def at(self, game: int) -> Rules:
         """Returns the rules of one game (reads the host)."""
-        return Rules(
-            size=int(self.size[game]),
-            komi=float(self.komi[game]),
-            superko=SUPERKO[int(self.superko[game])],
-            suicide=bool(self.suicide[game]),
-            scoring=SCORING[int(self.scoring[game])],
-        )
+        size, komi, superko, suicide, scoring = (tensor[game].item() for tensor in self.tensors())
+        return Rules(size, komi, SUPERKO[superko], suicide, SCORING[scoring])
 
 
 def own_actions(size: Tensor, board_size: int) -> Tensor:

@@ -117,15 +117,9 @@ def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -
     friendlyPassOk is taken and has no effect, since no rule of the game is in it. Raises InputError for what would
     change a game and is not played here (a tax, a bonus for handicap stones, the button, Spight's ko), for an unknown
     key and for a wrong value."""
-    allowed: dict[str, tuple[Any, ...]] = {
-        "ko": tuple(kind.upper() for kind in SUPERKO),
-        "scoring": tuple(kind.upper() for kind in SCORING),
-        "tax": ("NONE",),
-        "suicide": (True, False),
-        "hasButton": (False,),
-        "whiteHandicapBonus": ("0",),
-        "friendlyPassOk": (True, False),
-    }
+    allowed: dict[str, tuple[Any, ...]] = {"ko": tuple(map(str.upper, SUPERKO))}
+    allowed |= {"scoring": tuple(map(str.upper, SCORING)), "tax": ("NONE",), "suicide": (True, False)}
+    allowed |= {"hasButton": (False,), "whiteHandicapBonus": ("0",), "friendlyPassOk": (True, False)}
     if not isinstance(fields, Mapping):
         raise InputError(f"rules: {quote(fields)} is no object; allowed are objects with {', '.join(allowed)} and komi")
     values = {("scoring" if key == "score" else key): value for key, value in fields.items()}
@@ -153,15 +147,8 @@ def described(rules: Rules) -> str:
 def to_json(rules: Rules) -> dict[str, Any]:
     """Returns the rules as KataGo's `kata-get-rules` tells them, without the komi: what is really played, so never a
     tax or a bonus."""
-    return {
-        "ko": rules.superko.upper(),
-        "scoring": rules.scoring.upper(),
-        "tax": "NONE",
-        "suicide": rules.suicide,
-        "hasButton": False,
-        "whiteHandicapBonus": "0",
-        "friendlyPassOk": False,
-    }
+    shown = {"ko": rules.superko.upper(), "scoring": rules.scoring.upper(), "tax": "NONE", "suicide": rules.suicide}
+    return shown | {"hasButton": False, "whiteHandicapBonus": "0", "friendlyPassOk": False}
 
 
 def deviations(name: str) -> str:

@@ -69,7 +69,8 @@ def _select_one(
     root_move, children = _choose_at_roots(search_state, first, settings, virtual)
     rows, depth, action, chosen = first + ROOT, torch.zeros_like(first), root_move, root_move
     is_terminal, moving = torch.zeros_like(first, dtype=torch.bool), torch.ones_like(first, dtype=torch.bool)
-    levels = [rows]
+    levels, under_way = [rows], None if virtual is None else virtual.visits
+    scores = puct.scores if settings.algorithm == "puct" else gumbel.interior_scores
     for _ in range(search_state.depth_bound + (virtual is not None)):  # marked nodes lie one deeper
         child = children.gather(1, chosen.unsqueeze(1)).squeeze(1)
         moving = moving & (child > NULL_NODE)
@@ -80,7 +81,8 @@ def _select_one(
         depth = depth + moving.to(torch.int64)
         is_terminal = is_terminal | (moving & tree.at("terminal", rows))
         moving = moving & ~is_terminal
-        chosen, children = _choose_inside(tree, rows, first, settings, virtual)
+        nodes, children = nodes_at(tree, rows, first, under_way=under_way)
+        chosen = scores(nodes, settings).argmax(1)
         action = torch.where(moving, chosen, action)
     path = torch.stack(levels, dim=1)
     return Selection(path, depth, action, is_terminal, search_state.unspent, games), root_move
@@ -101,15 +103,6 @@ def _choose_at_roots(
     num_wanted = search_state.target_visits.gather(1, now).squeeze(1).to(torch.float32)
     scores = gumbel.root_scores(nodes, search_state.gumbel, new_visits, num_wanted, settings, collided)
     return scores.argmax(1), children
-
-
-def _choose_inside(
-    tree: Tree, rows: Tensor, first: Tensor, settings: SearchConfig, virtual: VirtualVisits | None
-) -> tuple[Tensor, Tensor]:
-    """Returns the moves to try at nodes inside the trees, and their children: int64 [K], int32 [K, A]."""
-    nodes, children = nodes_at(tree, rows, first, under_way=None if virtual is None else virtual.visits)
-    scores = puct.scores if settings.algorithm == "puct" else gumbel.interior_scores
-    return scores(nodes, settings).argmax(1), children
 
 
 # Several simulations of one tree

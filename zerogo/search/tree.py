@@ -51,20 +51,12 @@ class Tree(TensorFields):
         def _nodes(dtype: torch.dtype, *shape: int) -> Tensor:
             return torch.zeros((num_games, num_nodes, *shape), dtype=dtype, device=device)
 
-        return Tree(
-            words=_nodes(torch.int32, num_words),
-            children=_nodes(torch.int32, num_actions),
-            prior=_nodes(torch.float32, num_actions),
-            visits=_nodes(torch.int32),
-            value_sum=_nodes(torch.float32),
-            square_sum=_nodes(torch.float32),
-            value=_nodes(torch.float32),
-            terminal=_nodes(torch.bool),
-            parent=_nodes(torch.int32),
-            action=_nodes(torch.int32),
-            size=torch.zeros(num_games, dtype=torch.int64, device=device),
-            score_sum=_nodes(torch.float32) if scores else None,
-        )
+        moves = _nodes(torch.int32, num_words), _nodes(torch.int32, num_actions), _nodes(torch.float32, num_actions)
+        ints = {name: _nodes(torch.int32) for name in ("visits", "parent", "action")}
+        floats = {name: _nodes(torch.float32) for name in ("value_sum", "square_sum", "value")}
+        size = torch.zeros(num_games, dtype=torch.int64, device=device)
+        score_sum = _nodes(torch.float32) if scores else None
+        return Tree(*moves, terminal=_nodes(torch.bool), size=size, score_sum=score_sum, **ints, **floats)
 
     @property
     def num_nodes(self) -> int:

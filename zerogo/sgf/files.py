@@ -158,7 +158,7 @@ class _RecordReader:
     def _add(self, node: Node) -> None:
         """Takes in the next node of the line."""
         names = [name for name in node if name in ("B", "W")]
-        if not node.keys().isdisjoint(_COLOUR_OF) or ("PL" in node and not self.moves and not names):
+        if not node.keys().isdisjoint(_COLOUR_OF) or ("PL" in node and not names):
             self._add_stones(node)
         for name in names:
             self._add_move(name, node)
@@ -166,12 +166,6 @@ class _RecordReader:
             self.remarks += [*[Remark()] * (len(names) - 1), _remark(node, node is self.root)]
         elif self.remarks and (text := full_text(node, "C")):
             self.comments.setdefault(len(self.remarks) - 1, []).append(text)
-        if "PL" in node and self.moves and not names and node.keys().isdisjoint(_COLOUR_OF):
-            player = self._player(node)
-            if player == self.colours[-1]:
-                if not self.edits or self.edits[-1].before < len(self.moves):
-                    self.edits.append(Edit(len(self.moves), {}))
-                self.edits[-1].first = player
 
     def _board_size(self) -> int:
         """Returns N. Raises InputError for a board that zerogo does not have."""
@@ -202,7 +196,8 @@ class _RecordReader:
             for value in node.get(name, ()):
                 stones |= dict.fromkeys(self._points(name, simple_value(value)), colour)
         first = self._player(node) if "PL" in node else ""
-        if stones or not self.moves:  # not AE[] and the like within a game
+        # Not AE[] and the like within a game, nor the player whose turn it is anyway.
+        if stones or not self.moves or (node.keys().isdisjoint(_COLOUR_OF) and first == self.colours[-1]):
             if not self.edits or self.edits[-1].before < len(self.moves):
                 self.edits.append(Edit(len(self.moves), {}))
             self.edits[-1].stones |= stones
