@@ -6,7 +6,9 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from multiprocessing import resource_tracker
 from pathlib import Path
 from unittest.mock import Mock, call
 
@@ -57,6 +59,19 @@ def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) ->
     assert lines[:2] == ["waiting for the matches of step 7", "step 7:"]
     assert [one.rpartition(",")[0] for one in lines[2:3]] == [line.rpartition(",")[0]]  # but for the seconds
     assert re.fullmatch(r"  Elo -?\d+ \(-?\d+ to -?\d+\)", lines[3]) and len(lines) == 4
+
+
+def test_a_run_goes_on_without_them_where_no_process_can_start(saved: Path, tmp_path: Path, monkeypatch) -> None:
+    lines = []
+    one = background(matches(), tmp_path, lines)
+    monkeypatch.setattr(resource_tracker, "ensure_running", Mock(side_effect=BlockingIOError(11, "no more processes")))
+    one.start(saved, 7, 12.5)
+    assert not one.running and one.begun == one.state.last_match == 12.5 and "no more processes" in lines[0]
+
+
+def test_a_network_whose_file_has_the_name_of_the_run_is_another_player(tmp_path: Path) -> None:
+    checkpoint.export(tmp_path / "tiny.pt", tiny.fresh_checkpoint(tiny.config(), step=7))
+    assert matches()._opponent(str(tmp_path / "tiny.pt"), ExitStack()).name == "tiny.pt@7"
 
 
 def test_a_checkpoint_enters_the_pool_and_meets_the_best_and_those_that_tell_most(tmp_path: Path) -> None:

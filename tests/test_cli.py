@@ -197,6 +197,16 @@ def test_a_run_from_a_network_has_its_encoder_and_architecture(name: str, monkey
         train_config(*words, "network.blocks=5")
 
 
+def test_a_run_that_is_resumed_with_its_file_keeps_its_network(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    words = "--resume", "--config", "configs/9x9-cpu.yaml", f"run.directory={tmp_path}"
+    assert train_config(*words).network.channels == 64, "nothing is saved yet"
+    checkpoint.save(checkpoint.path_of(tmp_path / "9x9-cpu", 7), tiny.fresh_checkpoint(tiny.config(), 7))
+    assert train_config(*words).network.channels == 8
+    with pytest.raises(InputError, match="made with network.channels 8, the config says 4"):
+        train_config(*words, "network.channels=4")
+
+
 def test_evaluate_tells_players_and_settings_apart() -> None:
     parsed = commands.parse_evaluate(["a/b=c.pt", "game.size=5", "--games", "10", "mcts:200", "game.komi=24.5"])
     assert parsed.players == ["a/b=c.pt", "mcts:200"] and parsed.overrides == ["game.size=5", "game.komi=24.5"]

@@ -152,6 +152,7 @@ def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatc
     engine.game.change_rules(komi=-5)
     assert engine.genmove(BLACK, plays=False) != "pass", "hardly a stone stands"
     engine.game.set_up([[1] * 9] * 5 + [[0] * 9] * 4, WHITE)
+    assert engine.game.turn == 45, "so it is no opening, where moves are drawn"
     engine.game.play(WHITE, 81)
     assert engine.genmove(BLACK, plays=False) == "pass" and engine.genmove(BLACK, plays=False, timed=False) == "A9"
 

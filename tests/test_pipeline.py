@@ -1,11 +1,13 @@
 """The whole loop on the smallest runs, of one board and of several: what they leave behind, how they go on, what they
 refuse, and who may play what came of them."""
 
+import errno
 import shutil
 import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import gtp_talk
 import pytest
@@ -189,6 +191,15 @@ def test_a_run_begins_with_weights_of_another_size(finished: Path, tmp_path: Pat
     assert torch.equal(one, other)
     with pytest.raises(InputError, match="was made with network.channels 8, the config says 4; its weights fit"):
         tiny.run(tmp_path / "other", start, "network.channels=4")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), RuntimeError("can't allocate memory")])
+def test_a_state_that_cannot_be_read_now_ends_the_run_and_stays(copied: Path, monkeypatch, error: Exception) -> None:
+    before = tiny.files(copied)
+    monkeypatch.setattr(torch, "load", Mock(side_effect=error))
+    with pytest.raises(InputError, match=f"snapshot-.* can't be read now .{error.args[-1]}.; try again"):
+        tiny.run(copied, "pipeline.iterations=3", resume=True)
+    assert tiny.files(copied) == before
 
 
 @pytest.mark.parametrize(("words", "warns"), tables("config")["more moves than half of the simulations"])

@@ -168,7 +168,7 @@ def train_config(arguments: argparse.Namespace) -> Any:
     weights of a checkpoint has its encoder and network, which is printed, but for overrides. Of a run that is resumed
     without --config only the folder counts; its settings are saved there, see `main_train`."""
     from zerogo.config import load, with_overrides
-    from zerogo.pipeline import adopt_architecture
+    from zerogo.pipeline import adopt_architecture, snapshots
     from zerogo.system import distributed
 
     path = arguments.config or Path("configs/quickstart.yaml")
@@ -177,11 +177,15 @@ def train_config(arguments: argparse.Namespace) -> Any:
     if arguments.resume and arguments.config is None:
         overrides = [text for text in overrides if text.startswith("run.")]
     config = load(path, overrides)
-    if not arguments.resume and config.run.start_from:
-        config, words = adopt_architecture(config, [text.partition("=")[0].strip() for text in overrides])
+    config = config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
+    if config.run.start_from and not arguments.export and (arguments.config or not arguments.resume):
+        origin = None
+        with contextlib.suppress(InputError):  # else of a run that has saved nothing yet
+            origin = snapshots.newest(config.run.folder) if arguments.resume else None
+        config, words = adopt_architecture(config, [text.partition("=")[0].strip() for text in overrides], origin)
         if words and not distributed.is_launched():  # whose caller has printed them
             distributed.on_rank0(print, words)
-    return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
+    return config
 
 
 def main_train(arguments: argparse.Namespace) -> None:
@@ -299,6 +303,8 @@ def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace
     parsed.players = [text for text in parsed.players if not cli.is_override(text)]
     if parsed.curve and parsed.ratings is None:
         parser.error("--curve draws the ratings of a run; give the run by --ratings RUN")
+    if parsed.ratings is not None and (parsed.players or parsed.out or parsed.resume):
+        parser.error("--ratings shows the matches of a run and plays none; give it alone or with --curve")
     if len(parsed.players) < 2 and parsed.ratings is None:
         parser.error("give two players or more, such as: checkpoints/quickstart random")
     return parsed
@@ -319,6 +325,8 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
         raise InputError("--resume needs --out with the folder of the match")
     with distributed.process_group(vars(arguments)):
         config, checkpoints = cli.read_config(arguments, arguments.players)
+        if not distributed.is_launched():  # whose caller has said it
+            distributed.on_rank0(cli.warn_of_unused, arguments.overrides, cli.PLAYING)
         if arguments.out and not arguments.resume:
             distributed.broadcast_from_rank0(runtime.require_new_folder, arguments.out, "--out")
         if not launches(config, lambda number: min(number, arguments.games // 2), is_training=False):

@@ -139,11 +139,14 @@ def load(path: str | Path) -> Checkpoint:
 def read(path: Path) -> Any:
     """Returns what torch reads from the file, tensors and plain values. Raises InputError with the reason when it
     can't, or may not."""
-    bounds.require_checkpoint(path)
     try:
-        size, contents = path.stat().st_size, torch.load(path, map_location="cpu", weights_only=True)
+        bounds.require_checkpoint(path)
+        with refuse_os_errors(f"cannot read the checkpoint {path}"):
+            size, contents = path.stat().st_size, torch.load(path, map_location="cpu", weights_only=True)
+    except InputError:
+        raise
     except Exception as error:  # an archive of another program: RuntimeError, KeyError, AttributeError, …
-        raise InputError(f"{path} is not a zerogo checkpoint ({type(error).__name__} while reading it)") from None
+        raise InputError(f"{path} is not a zerogo checkpoint ({type(error).__name__} while reading it)") from error
     bounds.require_modest(contents, str(path), size)  # the file may be gone by now
     return contents
 

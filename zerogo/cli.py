@@ -10,6 +10,7 @@ import math
 import os
 import queue
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -72,6 +73,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 # The setting that an option changes.
 KEYS = {"simulations": "evaluation.simulations", "komi": "game.komi"}
 KEYS |= {name: f"run.{name}" for name in ("seed", "device", "precision", "threads")}
+PLAYING = ("run", "game", "evaluation")  # the sections of settings that players use
 
 
 class _Parser(argparse.ArgumentParser):
@@ -141,8 +143,11 @@ def run(parse: Callable[[], argparse.Namespace], main: Callable[[argparse.Namesp
         arguments = parse()
     except BrokenPipeError:  # the reader of what an option prints has gone, as in `zerogo gtp --supported | head`
         os._exit(1)
-    from zerogo.system.runtime import script_main
-
+    try:
+        from zerogo.system.runtime import script_main
+    except KeyboardInterrupt:  # torch takes seconds
+        print("interrupted", file=sys.stderr, flush=True)
+        os._exit(130)
     script_main(lambda: main(arguments))
 
 
@@ -178,11 +183,23 @@ class Setup:
         return self.checkpoint(word) if names_checkpoint(word) else word
 
 
-def open_front_end(arguments: argparse.Namespace, words: Sequence[str] = ()) -> Setup:
+def warn_of_unused(overrides: Iterable[str], sections: tuple[str, ...]) -> None:
+    """Warns of overrides of settings that the command does not use. sections: those that it does."""
+    if unused := [text for text in overrides if text.partition(".")[0].strip() not in sections]:
+        what = f"{', '.join(unused)} has no effect here, only settings of {', '.join(sections)} have"
+        print(f"warning: {what}", file=sys.stderr)
+
+
+def open_front_end(
+    arguments: argparse.Namespace, words: Sequence[str] = (), sections: tuple[str, ...] = PLAYING
+) -> Setup:
     """Returns the setup that the options and overrides of a command line ask for, with the process set up for it.
 
-    words: those for players, whose first checkpoint lends its settings if there is no --config. Raises InputError."""
-    return set_up(*read_config(arguments, words))
+    words: those for players, whose first checkpoint lends its settings if there is no --config. sections: of the
+    settings that the command uses. Raises InputError."""
+    settings = read_config(arguments, words)
+    warn_of_unused(getattr(arguments, "overrides", []), sections)
+    return set_up(*settings)
 
 
 def read_config(arguments: argparse.Namespace, words: Sequence[str] = ()) -> tuple[Config, dict[str, Checkpoint]]:

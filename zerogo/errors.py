@@ -50,7 +50,7 @@ def refuse_os_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{what}: {error.strerror or error}") from None
+        raise InputError(f"{what}: {error.strerror or error}") from error
 
 
 class Interrupted(KeyboardInterrupt):

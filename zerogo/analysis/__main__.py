@@ -64,7 +64,7 @@ def main(arguments: argparse.Namespace) -> None:
 
     if arguments.unknown:
         print(f"warning: arguments without an effect: {' '.join(arguments.unknown)}", file=sys.stderr)
-    setup = cli.open_front_end(arguments, [arguments.checkpoint])
+    setup = cli.open_front_end(arguments, [arguments.checkpoint], ("run", "game"))
     # Visits come from KataGo's settings.
     setup.config = dataclasses.replace(setup.config, evaluation=EvaluationConfig())
     analyst = setup.analyst(arguments.checkpoint, leaves=arguments.leaves)

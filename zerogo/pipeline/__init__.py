@@ -81,11 +81,13 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
         _run_to_end(config, directory, start, signals, said)
 
 
-def adopt_architecture(config: Config, explicit: Collection[str]) -> tuple[Config, str]:
-    """Returns the config with the encoder and the network of the checkpoint `run.start_from`, so that its weights fit,
-    and a sentence about what that changed, or "". explicit: "section.key" of settings that stay as they are.
-    Raises InputError where the weights do not fit these."""
-    checkpoint, values = checkpoints.load_newest(config.run.start_from), config.to_dict()
+def adopt_architecture(
+    config: Config, explicit: Collection[str], origin: Checkpoint | None = None
+) -> tuple[Config, str]:
+    """Returns the config with the encoder and the network of a checkpoint, so that its weights fit, and a sentence
+    about what that changed, or "". origin: the checkpoint, by default `run.start_from`. explicit: "section.key" of
+    settings that stay as they are. Raises InputError where the weights do not fit these."""
+    checkpoint, values = origin or checkpoints.load_newest(config.run.start_from), config.to_dict()
     changed = {key: pair for key, pair in checkpoints.differences(checkpoint, config).items() if key not in explicit}
     for key, (was, _) in changed.items():
         section, _, name = key.partition(".")
@@ -95,7 +97,7 @@ def adopt_architecture(config: Config, explicit: Collection[str]) -> tuple[Confi
         changed.pop("network.plan", None)  # a page of words
     words = ", ".join(f"{key} {was} instead of {now}" for key, (was, now) in changed.items())
     checkpoints.weights_for(adopted := from_dict(values), checkpoint)
-    return adopted, f"taken over from {config.run.start_from}: {words}" if changed else ""
+    return adopted, f"taken over from {checkpoint.source}: {words}" if changed else ""
 
 
 def _lock(directory: Path, held: contextlib.ExitStack, signals: Signals) -> None:
@@ -123,13 +125,16 @@ def say_what_is_saved(directory: Path) -> Iterator[None]:
         is_of_disk = isinstance(error, OSError)
         if not is_of_disk and not tuning.lacks_memory(error):
             raise
-        saved = [*checkpoints.paths(directory), *snapshots.paths(directory)][-1:]
-        rest = "nothing of it is saved yet"
-        if is_of_disk and str(error.filename) == str(directory) or not directory.is_dir():
-            rest = "the saved state is gone with it; if it was moved, --resume works where it is now"
-        elif saved:
-            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved[0].stat().st_mtime))
-            rest = f"the state of {when} is saved in {saved[0]}; --resume continues from it"
+        rest = "once its folder can be read again, --resume continues from what is saved there"
+        with contextlib.suppress(OSError):
+            saved = [*checkpoints.paths(directory), *snapshots.paths(directory)][-1:]
+            if not directory.is_dir() or (isinstance(error, FileNotFoundError) and error.filename == str(directory)):
+                rest = "the saved state is gone with it; if it was moved, --resume works where it is now"
+            elif saved:
+                when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved[0].stat().st_mtime))
+                rest = f"the state of {when} is saved in {saved[0]}; --resume continues from it"
+            else:
+                rest = "nothing of it is saved yet"
         raise InputError(f"the run ends: {one_line(error)}; {rest}") from error
 
 

@@ -137,7 +137,7 @@ class Inbox:
     def take(self, collected: SelfPlayResult, first: int, step: int) -> int:
         """Adds the games of all shards that wait to an iteration, numbered from `first`; returns how many. step: the
         run's, from which on there are no networks, but for those of checkpoints that a resumed run is yet to reach."""
-        number, newest, held = 0, checkpoints.paths(self.directory.parent)[-1:], set()
+        number, newest, held = 0, self._signals.retry_io(checkpoints.paths, self.directory.parent)[-1:], set()
         step = max(1, step, *map(checkpoints.step_of, newest))
         for shard in waiting(self.directory):
             if shard.name in self.external or shard.actor in held:

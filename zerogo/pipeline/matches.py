@@ -69,7 +69,7 @@ class Matches:
         """Raises InputError for an opponent that does not exist, before a run has spent its hours. earlier: opponents
         that the run has had, which may come back."""
         self.game, self.settings, self.seed = config.game, config.evaluation, config.run.seed
-        self.device, self.dtype = device, dtype
+        self.device, self.dtype, self.run_name = device, dtype, Path(config.run.name).name
         self.at_once: int | None = None  # see `MatchSettings`
         self.sizes_of: dict[str, list[int]] = {}
         for spec in self.settings.opponents:
@@ -104,6 +104,8 @@ class Matches:
         player = self.player(spec.removesuffix(WHITE))
         if isinstance(player, ExternalPlayer):
             stack.callback(player.close)
+        if Path(spec.removesuffix(WHITE)).name == f"{self.run_name}.pt":  # no checkpoint of this run, but exported
+            player.name = player.name.replace("@", ".pt@", 1)
         return player
 
     def player(self, spec: str | Checkpoint) -> Player:
@@ -322,7 +324,17 @@ class BackgroundMatches:
         return self._process is not None
 
     def start(self, path: Path, step: int, seconds: float) -> None:
-        """Begins the matches of the checkpoint in a file, which must stay until they are concluded."""
+        """Begins the matches of the checkpoint in a file, which must stay until they are concluded. Where the machine
+        can't start another process, it warns, and these matches are left out."""
+        try:
+            self._start(path)
+        except OSError as error:
+            self.note(f"warning: no matches: {one_line(error)}")
+            self.begun = self.state.last_match = seconds
+            return
+        self.path, self.step, self.begun = path, step, seconds
+
+    def _start(self, path: Path) -> None:
         spawn = multiprocessing.get_context("spawn")  # a fork would share CUDA and the threads' locks
         self._results, sender = spawn.Pipe(duplex=False)
         process = spawn.Process(target=_play, args=(sender, self.matches, path), daemon=True)
@@ -336,7 +348,6 @@ class BackgroundMatches:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         atexit.register(process.kill)  # else multiprocessing sends SIGTERM, see `_play`, and waits for its end
         sender.close()  # the child's copy is the only one left, so its death is seen
-        self.path, self.step, self.begun = path, step, seconds
 
     def state_dict(self) -> dict[str, Any]:
         """Returns which matches are on, for a snapshot."""

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import checkpoint
+from zerogo import checkpoint, tuning
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, is_whole, load
-from zerogo.errors import InputError
+from zerogo.errors import InputError, one_line
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.selfplay import SelfPlayResult
 from zerogo.system import distributed
@@ -91,11 +91,30 @@ def starts(directory: Path) -> Iterator[Checkpoint]:
     files = [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]
     for path in distributed.all_gather_object(files)[0]:
         try:
-            start = distributed.run_and_sync_errors(_load, path)
+            start = distributed.run_and_sync_errors(_try, path)
         except InputError as error:
             warnings.warn(f"skipped: {error}", stacklevel=2)
         else:
+            distributed.run_and_sync_errors(_require_read, start)
             yield start
+
+
+def _try(path: Path) -> Checkpoint | str:
+    """Returns what `_load` does, or a sentence where disk or memory are to blame: another try may succeed, and a run
+    that resumed from an older state would remove this one."""
+    try:
+        return _load(path)
+    except InputError as error:
+        why = error.__cause__
+        if why is None or not path.exists() or not (isinstance(why, OSError) or tuning.lacks_memory(why)):
+            raise
+        reason = why.strerror if isinstance(why, OSError) else one_line(why)
+        return f"{path} can't be read now ({reason}); try again, or move it away to resume from an older state"
+
+
+def _require_read(start: Checkpoint | str) -> None:
+    if isinstance(start, str):
+        raise InputError(start)
 
 
 def newest(directory: Path) -> Checkpoint:

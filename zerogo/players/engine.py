@@ -148,6 +148,8 @@ class Engine:
         # Medians are not changed by a single slow measurement on a busy machine.
         usual = sum(median_low(durations or [0.0]) for durations in (self.step_time, self.overhead))
         if seconds < CAUTION * usual:
+            if game is not self.game and self.game.is_over:  # nothing shows that a capture is safe
+                return Choice(pass_action)
             choice = Choice(self._best_by_prior(game, player))
         else:
             share = 1 - CLEANUP_SHARE if cleanup else 1.0
@@ -220,7 +222,7 @@ class Engine:
             return status
 
         action = move_choice.decide(game, player, analysis, settings, _value_of, _judge)
-        is_early = settings.varies and len(game.moves) < VARIED_PLIES * game.size
+        is_early = settings.varies and game.turn < VARIED_PLIES * game.size
         if is_early and analysis.best and action == analysis.best.action != game.size**2:
             action = self._drawn(analysis.candidates)
         self.winrate_black, _ = analysis.of_black(player)

@@ -61,6 +61,11 @@ class LiveGame:
             self._states = [dataclasses.replace(state, rules=rules) for state in self._states]
             self.rules, self.result, self.start_id = rules, None, next(_starts)
 
+    @property
+    def turn(self) -> int:
+        """How many plies of the game are played; of one that began with stones, KataGo's guess, one for each."""
+        return len(self.moves) + sum(stone > 0 for row in self.start for stone in row)
+
     def place_handicap(self, points: Iterable[int]) -> None:
         """Puts Black's handicap on the empty board; White moves first. Raises InputError for bad points, or stones."""
         points = list(points)

@@ -234,7 +234,7 @@ def _is_hopeless(position: _Position) -> bool:
     """
     analysis, settings, size = position.analysis, position.settings, position.size
     share = max(settings.resign_after, 0.5) if position.game.handicap else settings.resign_after
-    is_late = len(position.game.moves) >= share * size * max(size, 13)
+    is_late = position.game.turn >= share * size * max(size, 13)
     is_behind = analysis.score < -settings.resign_points * size**2
     is_sure = analysis.visits >= settings.resign_visits and analysis.winrate < settings.resign_winrate
     return is_late and is_behind and is_sure

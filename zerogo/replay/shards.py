@@ -3,7 +3,6 @@
 A shard is `shard-<number of its first sample>-<samples>.npz` and never changes. Shards of actors (`pipeline.actors`)
 have other names, and name their run."""
 
-import errno
 import json
 import math
 import re
@@ -99,7 +98,7 @@ def load_with_about(path: str | Path) -> tuple[Samples, Any]:
     except InputError:
         raise
     except Exception as error:  # NumPy and zipfile raise many types for a damaged archive
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a seek before a file's beginning
+        if bounds.is_of_disk(error):
             raise
         what = f"is cut short or damaged ({type(error).__name__}); it must be a whole file of samples"
         raise InputError(f"replay shard {path} {what}") from error

@@ -1,6 +1,7 @@
 """Checks of a file before it is read, as it may come from a stranger: that it is a regular file, and that reading it
 takes no more memory than its own size, or than a sensible limit."""
 
+import errno
 import json
 import os
 import pickletools
@@ -95,6 +96,11 @@ def open_archive(file: BinaryIO, where: str) -> zipfile.ZipFile:
     return archive
 
 
+def is_of_disk(error: Exception) -> bool:
+    """Returns whether the disk, and not what a file holds, is to blame for an error of reading an archive."""
+    return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)  # a seek before a file's beginning
+
+
 SHIPPED, WITH_SHIPPED = Path(__file__).parents[1], ("configs", "checkpoints")  # the package, and its folders of files
 MOST_NEIGHBOURS = 10
 
@@ -139,7 +145,9 @@ def require_checkpoint(path: Path) -> None:
             is_damaged = not refused and archive.testzip() is not None  # torch doesn't look at the tensors' checksums
         except InputError:
             raise
-        except Exception:  # zipfile raises almost anything: BadZipFile, EOFError, NotImplementedError, zlib.error, …
+        except Exception as error:  # zipfile raises almost anything: BadZipFile, EOFError, zlib.error, …
+            if is_of_disk(error) or isinstance(error, MemoryError):
+                raise
             refused, is_damaged = "", True
     if refused:
         raise InputError(f"{path} is refused: {refused}")

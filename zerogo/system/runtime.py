@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, TextIO
 
 import torch
 
-from zerogo.errors import InputError, Interrupted, quote, refuse_os_errors
+from zerogo.errors import InputError, Interrupted, one_line, quote, refuse_os_errors
 from zerogo.system import distributed
 from zerogo.system.signals import NO_ROOM, refusal
 
@@ -407,10 +407,11 @@ def script_main(function: Callable[[], int | None]) -> None:
             if not (distributed.is_rank_of_launcher() and isinstance(error.code, int)):
                 raise
             status = error.code
+        except BrokenPipeError:
+            raise
         except Exception as error:
-            is_full = isinstance(error, OSError) and error.errno in NO_ROOM
-            if is_full or (isinstance(error, OSError) and error.filename is not None):
-                print(f"error: {refusal(error) if is_full else f'{error.filename}: {error.strerror}'}", file=sys.stderr)
+            if isinstance(error, OSError) and error.errno is not None:
+                print(f"error: {refusal(error) if error.errno in NO_ROOM else one_line(error)}", file=sys.stderr)
                 status = INPUT_ERROR_STATUS
             elif distributed.is_rank_of_launcher():  # a bug; the interpreter's usual end could wait for other ranks
                 traceback.print_exc()
@@ -431,11 +432,15 @@ def _silence_stderr() -> None:
 
 @contextlib.contextmanager
 def _closed_pipes() -> Iterator[None]:
-    """Ends quietly when the reader of stdout has gone, as in `zerogo train --keys | head`."""
+    """Ends quietly when the reader of stdout has gone, as in `zerogo train --keys | head`, or its disk is full."""
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            if error.errno not in NO_ROOM:
+                raise
+            print(f"error: {refusal(error)}", file=sys.stderr)
         # Python flushes stdout once more at exit, which would complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

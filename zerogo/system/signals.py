@@ -21,7 +21,9 @@ LEAVING, SAVING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 REPEAT_SECONDS = 2.0  # within which a launcher passes on a signal that each process may have had already
 PATIENCE = 5.0  # seconds between two tries to write
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-HEALS = (*NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES)  # what a person or a server may put right
+# What a person or a server may put right.
+HEALS = (*NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES)
+HEALS += errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH  # of disks on a network
 
 
 class Signals(contextlib.AbstractContextManager):

@@ -234,8 +234,8 @@ class Progress(contextlib.AbstractContextManager):
     def line(self) -> str:
         """Returns the plain line, such as "train: 1200/5000 games, 24 %, 31.2 games/s, 0:02:02 left, loss 1.23"."""
         is_whole = self._done == int(self._done)
-        done = f"{self._done:.6g}" if is_whole else f"{self._done:.1f}"  # parts of games come with many digits
-        texts = [f"{done}/{self.total:.6g} {self.unit}" if self.total else f"{done} {self.unit}"]
+        done = f"{self._done:.0f}" if is_whole else f"{self._done:.1f}"  # parts of games come with many digits
+        texts = [f"{done}/{self.total:.10g} {self.unit}" if self.total else f"{done} {self.unit}"]
         texts += [f"{100 * self._within(self._done) / self.total:.0f} %"] if self.total else []
         texts += [*self._rates(), *self._left()]
         return f"{self.label}: " + ", ".join(texts + ([self._values] if self._values else []))
