@@ -224,10 +224,10 @@ def new_game(cache: JobCache, request: Part) -> Iterator[Part]:
     """Yields the tree of a new game, with the size and rules of the network where the request names one."""
     size = None if request.get("size") is None else whole("size", request["size"], 1, 25)
     if request["networks"]:
-        settings = checkpoint.load(_plain(request["networks"][0])).config.game
-        if size not in (None, *settings.all_sizes):
-            raise InputError(f"the network plays on {coords.listed(settings.all_sizes)}, not on {size}")
-        rules = settings.rules(size or settings.size)
+        network = checkpoint.load(_plain(request["networks"][0]))
+        if network.sizes is not None and size not in (None, *network.sizes):
+            raise InputError(f"the network plays on {coords.listed(network.sizes)}, not on {size}")
+        rules = network.config.game.rules(size or network.config.game.size)
     else:
         rules = Rules(size=size or 9)
     if request.get("komi") is not None:
