@@ -184,7 +184,7 @@ def test_learning_is_measured_by_matches_that_cost_no_training_time(tmp_path: Pa
     assert charts == {f"seed-{k}-over-{axis}": made[k] for k in made for axis in ("seconds", "games", "simulations")}
     assert measured(words, capsys) == []  # all is there
     refused(words.replace("training.batch=8", "run.seeds=3"), "run.seeds", capsys)
-    refused(words.replace("training.batch=8", "training.batch=4"), "another --config or --set", capsys)
+    refused(words.replace("training.batch=8", "training.batch=4"), "another --config, --set", capsys)
 
 
 def refused(words: str, sentence: str, capsys) -> None:

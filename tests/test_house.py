@@ -19,7 +19,7 @@ PACKAGE = ROOT / "zerogo"
 LAYER_OF = {name: layer for layer, names in enumerate(tables("house")["layers"]) for name in names}
 
 # Lines that the package may have, at 120 columns; 22,500 is the aim. It rises for a measured gain or a mended defect.
-MOST_LINES = 31_764  # for KataGo's networks, for trials of kernels, for faster networks, for what went wrong to be said
+MOST_LINES = 31_771  # for KataGo's networks, for trials of kernels, for faster networks, for what went wrong to be said
 MOST_PAGE_LINES = 1300  # of the tab's JavaScript and CSS; a played game is a state machine that needs no browser
 MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 123, 13_783, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25

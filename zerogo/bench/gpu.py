@@ -115,7 +115,7 @@ def _judge(name: str, part: Part, line: dict[str, Any], fault: str) -> Iterator[
 def _kernels(device: torch.device) -> dict[str, Any]:
     """Returns the kernels in use, and prints the faults of each; triton: 1 where all are Triton's."""
     faults = [tuning.prove_kernels(device, size) for size in SIDES]
-    rows = [(name, *(of_size[name] or "right" for of_size in faults)) for name in faults[0]]
+    rows = [(name, *(of_size.get(name, "not tried") or "right" for of_size in faults)) for name in faults[0]]
     bench.print_table(("kernel", *(f"{size}x{size}" for size in SIDES)), rows)
     used = kernels.in_use(device)
     return {"kernels": used, "triton": int(used == "kernels by triton")}

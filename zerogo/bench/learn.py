@@ -31,8 +31,10 @@ def run_learn(args: argparse.Namespace) -> None:
     kept = out / "learn.jsonl"
     lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     label = {"config": args.config, "set": args.set}
-    if any(line[name] != value for line in lines for name, value in label.items()):
-        raise InputError(f"--out {args.out} holds the measurement of another --config or --set; name another folder")
+    label |= {"match_games": args.games, "match_simulations": args.simulations}
+    if any(line.get(name, value) != value for line in lines for name, value in label.items()):
+        others = "another --config, --set, --games or --simulations"
+        raise InputError(f"--out {args.out} holds the measurement of {others}; name another folder")
     played = {(line["seed"], line["step"], line["opponent"], line["size"]) for line in lines}
     for seed in range(1, args.seeds + 1):
         one = settings_of(base, args, seed)

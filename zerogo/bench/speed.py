@@ -163,7 +163,8 @@ class NetworkSetup:
             torch.manual_seed(1)
             self.network = fresh_network(config) if loaded is None else loaded.network()
         self.encoder = make_encoder(config.features.encoder, config.features.komi_input)
-        self.dtype = tuning.pick_dtype(args.precision, self.device, config)
+        run = dataclasses.replace(config.run, threads=torch.get_num_threads())
+        self.dtype = tuning.pick_dtype(args.precision, self.device, dataclasses.replace(config, run=run))
         self.state = play_middle_games(size, batch, self.device)
         if getattr(args, "spread", 0.0):
             _sharpen_policy_(self.network, self.encoder, self.state, args.spread)

@@ -432,6 +432,7 @@ def _metrics(path: str | None) -> tuple[Part, list[list]]:
     for line in lines:
         with suppress(ValueError, AttributeError, KeyError):  # the first may be cut, the last is being written
             numbers = json.loads(line)
+            numbers["step"] = max(numbers["step"], latest.get("step", 0))  # matches are of an earlier step
             latest |= {name: value for name, value in numbers.items() if isinstance(value, (int, float, NoneType))}
             rates.append([numbers["step"], numbers.get("time/minutes"), numbers["selfplay/games_per_s"]])
     return latest, [row for row in rates if row[2] is not None]

@@ -29,6 +29,7 @@ PROCESS_BYTES, PROCESS_GAIN = 700_000_000, 0.3  # torch and compiled kernels; a 
 GAIN = 0.05  # what bfloat16 or a doubled batch must bring, and by how much the chosen batch may be below the best
 PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy moment of the machine
 NO_MEMORY = "out of memory", "allocate memory", "bad_alloc", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED"
+NO_MEMORY += "CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED"  # said by a GPU without room, too
 ROUNDS, ROUND_SECONDS = 3, 0.03
 LONGEST_SECONDS = 0.2  # of one call: beside it the micro- or milliseconds between calls no longer count
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
@@ -110,6 +111,8 @@ def _precision_question(config: Config, device: torch.device) -> Question:
     whole = config.to_dict()
     sections = {name: whole[name] for name in ("network", "features")} | {"game": {"size": config.game.largest_size}}
     sections["run"] = {name: whole["run"][name] for name in ("kernels", "threads")}
+    if device.type == "cpu":  # on which depends what is faster
+        sections["run"]["threads"] = config.run.threads or default_threads()
     if kernels.refused.get(device.type):  # they might end this trial, too
         sections["run"]["kernels"] = "plain"
     facts = gpu_facts(device) if device.type == "cuda" else cpu_facts()

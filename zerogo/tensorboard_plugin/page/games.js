@@ -108,7 +108,8 @@ export class Games {
       const link = h("a", { href: URL.createObjectURL(new Blob([sgf], { type: "application/x-go-sgf" })), download: viewer.game.name?.replace(/[^\w.-]/g, "_") || "game.sgf" });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-      this.say(`the game is saved with its variations${out ? `, but without ${out} of them: a file gets 100 lines, all from the same first stones` : ""}`);
+      const rest = viewer.game.nodes.some((node, at) => at && node.start) ? "; what was played before stones were set up is not in it" : "";
+      this.say(`the game is saved with its variations${out ? `, but without ${out} of them: a file gets 100 lines, all from the same first stones` : ""}${rest}`);
     } catch (error) { this.say(error.message); }
   }
 }

@@ -45,7 +45,7 @@ export async function render() {
     costs.classList.add("busy");
   };
   let think, play;
-  const onchange = () => { play?.draw(); if (!play?.overlay()) think?.again(); };
+  const onchange = () => { play?.draw(); if (play?.overlay()) think?.quiet(); else think?.again(); };
   const viewer = new Viewer({ say, onchange, onplay: (action) => play?.play(action), owns: (game) => play?.owns(game) });
   think = new Think({ viewer, say, cost });
   const games = new Games({ viewer, say, onopen: (game) => { if (game) think.prefer(game.run); } });
@@ -68,7 +68,7 @@ export async function render() {
     games.runs(runs);
     status.runs(runs);
     const notes = runs.filter((run) => run.note).map((run) => `${run.name}: ${run.note}`);
-    if (notes.length) say(notes.join("; "));
+    if (first && notes.length) say(notes.join("; "));
     return runs;
   }
   document.addEventListener("keydown", (event) => {

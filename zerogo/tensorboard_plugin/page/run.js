@@ -36,7 +36,7 @@ export class Run {
       const status = await get("status", { run });
       this.numbers(numbers, status);
       this.alarms(alarms, status.alarms);
-      this.ratings(ratings, status.ratings);
+      this.ratings(ratings, status.ratings, status.matches);
       this.matches(matches, status.matches, run);
     }, numbers, alarms, ratings, matches);
     await fill(() => this.openings(openings, run), openings);
@@ -60,9 +60,10 @@ export class Run {
       : bad.length ? list(bad) : h("p", {}, `All ${alarms.length} checks of the run are healthy.`),
       alarms.length ? h("details", {}, h("summary", {}, "all checks"), list(alarms)) : "");
   }
-  ratings(place, ratings) {
+  ratings(place, ratings, matches) { // other networks than the run's own have no place on its curve
+    const run = (name) => name.slice(0, name.lastIndexOf("@")), own = new Set(matches.map(([, player]) => run(player)));
     const parts = Object.entries(ratings).map(([size, rows]) => {
-      const points = rows.map(([name, elo, low, high]) => ({ x: Number(name.split("@")[1]), y: elo, low, high, label: `${name}: ${elo} (${low} to ${high})` }));
+      const points = rows.map(([name, elo, low, high]) => ({ x: own.has(run(name)) ? Number(name.slice(name.lastIndexOf("@") + 1)) : NaN, y: elo, low, high, label: `${name}: ${elo} (${low} to ${high})` }));
       const steps = points.filter((point) => Number.isFinite(point.x));
       const cells = rows.map(([name, elo, low, high]) => h("tr", {}, h("td", {}, name), h("td", {}, `${elo}`), h("td", {}, high > low ? `${low} to ${high}` : "anchor")));
       return [steps.length > 1 ? h("figure", {}, stepChart(steps, "Elo by training step"), h("figcaption", {}, `Elo on ${size}×${size} by training step, with 95 % intervals`)) : "",

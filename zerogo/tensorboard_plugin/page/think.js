@@ -64,11 +64,14 @@ export class Think {
     }
     if (this.abort === abort) { this.abort = null; this.cost(null); }
   }
-  again() {
+  quiet() {
     clearTimeout(this.timer);
     this.abort?.abort();
     this.seen = [];
     this.words.replaceChildren();
+  }
+  again() {
+    this.quiet();
     Object.assign(this.viewer, { overlay: {}, second: null }).draw();
     if (this.on.checked && this.viewer.game) this.timer = setTimeout(() => this.search(), 120);
   }
@@ -85,16 +88,17 @@ export class Think {
     });
   }
   draw() {
+    if (!this.seen?.length) return;
     const { viewer } = this;
-    const overlays = this.seen?.map((seen) => {
+    const overlays = this.seen.map((seen) => {
       const kinds = {
         candidates: seen.candidates ? { candidates: seen.candidates } : { policy: seen.policy, tints: seen.tints },
         policy: { policy: seen.policy, tints: seen.tints }, ownership: { ownership: seen.ownership },
       };
       return { ...kinds[this.view.value], caption: this.seen.length > 1 ? seen.name : "" };
-    }) ?? [];
+    });
     Object.assign(viewer, { overlay: overlays[0] ?? {}, second: overlays[1] ?? null }).draw();
-    if (this.seen?.length) this.words.replaceChildren(...this.seen.map((seen) => this.said(seen)));
+    this.words.replaceChildren(...this.seen.map((seen) => this.said(seen)));
   }
   said(seen) {
     const { size, columns } = this.viewer.game;
