@@ -35,7 +35,8 @@ def make_log_directory(root: Path) -> Path:
     numbers = {"step": 3000, "time": 1e9, "selfplay/games_per_s": 2.5, "sanity/capped_share": 0.9}
     told = {1.0: 0.5, 2.0: None}  # the last is none: it has diverged
     lines = [json.dumps(numbers | {"time/minutes": at, "sanity/policy_kl_nats": kl}) + "\n" for at, kl in told.items()]
-    (run / "logs" / "metrics.jsonl").write_text("".join([*lines, '{"step": 4000, "cut']))
+    lines += ['{"step": 2000}\n', "[1]\n", '{"step": 4000, "cut']  # matches of an earlier step; no line of a run
+    (run / "logs" / "metrics.jsonl").write_text("".join(lines))
     meeting = {"player": "tiny@9", "opponent": "random", "size": 5, "points": 3.0, "games": 4}
     more = {"pairs": [0, 0, 1, 0, 1], "seed": 1}
     (run / "matches.jsonl").write_text(json.dumps(meeting | more) + "\n")

@@ -207,6 +207,11 @@ def test_a_run_that_is_resumed_with_its_file_keeps_its_network(tmp_path: Path, m
         train_config(*words, "network.channels=4")
 
 
+def test_settings_that_players_do_not_use_are_named(capsys) -> None:
+    cli.warn_of_unused(["game.size=5", "search.c_puct=2", "evaluation.symmetry=all"], cli.PLAYING)
+    assert capsys.readouterr().err.startswith("warning: search.c_puct=2 has no effect here")
+
+
 def test_evaluate_tells_players_and_settings_apart() -> None:
     parsed = commands.parse_evaluate(["a/b=c.pt", "game.size=5", "--games", "10", "mcts:200", "game.komi=24.5"])
     assert parsed.players == ["a/b=c.pt", "mcts:200"] and parsed.overrides == ["game.size=5", "game.komi=24.5"]

@@ -91,7 +91,7 @@ def starts(directory: Path) -> Iterator[Checkpoint]:
     files = [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]
     for path in distributed.all_gather_object(files)[0]:
         try:
-            start = distributed.run_and_sync_errors(_try, path)
+            start = distributed.run_and_sync_errors(_load_or_reason, path)
         except InputError as error:
             warnings.warn(f"skipped: {error}", stacklevel=2)
         else:
@@ -99,8 +99,8 @@ def starts(directory: Path) -> Iterator[Checkpoint]:
             yield start
 
 
-def _try(path: Path) -> Checkpoint | str:
-    """Returns what `_load` does, or a sentence where disk or memory are to blame: another try may succeed, and a run
+def _load_or_reason(path: Path) -> Checkpoint | str:
+    """Returns what `_load` does, or why not, where disk or memory are to blame: another try may succeed, and a run
     that resumed from an older state would remove this one."""
     try:
         return _load(path)

@@ -430,7 +430,7 @@ def _metrics(path: str | None) -> tuple[Part, list[list]]:
             file.seek(max(0, os.fstat(file.fileno()).st_size - METRICS_BYTES))
             lines = file.read(METRICS_BYTES).splitlines()
     for line in lines:
-        with suppress(ValueError, AttributeError, KeyError):  # the first may be cut, the last is being written
+        with suppress(ValueError, AttributeError, KeyError, TypeError):  # the first may be cut, the last unfinished
             numbers = json.loads(line)
             numbers["step"] = max(numbers["step"], latest.get("step", 0))  # matches are of an earlier step
             latest |= {name: value for name, value in numbers.items() if isinstance(value, (int, float, NoneType))}
