@@ -103,7 +103,7 @@ def test_a_gate_has_the_player_met_and_goes_by_that_match(saved: Path, tmp_path:
     *_, (line, numbers) = measure(matches("evaluation.games=4", "evaluation.opponents=[]"), newest, path)
     (met,) = pool.read(tmp_path / pool.FILE)
     assert met[:2] == ("renamed@9", "tiny@7")
-    assert line.endswith(" % of the points against tiny@7, which plays self-play")
+    assert line.endswith(" % of the points against tiny@7, the self-play network")
     assert numbers == {of_runs.OF_GATE: met.points / 4}
     (tmp_path / pool.FILE).unlink()
     saved.unlink()
@@ -113,7 +113,7 @@ def test_a_gate_has_the_player_met_and_goes_by_that_match(saved: Path, tmp_path:
     for (least, rate), players in cases.items():
         assert of_runs.apply_gate([7], 9, {of_runs.OF_GATE: rate}, least, str) == players
     assert of_runs.apply_gate([7], 9, {}, 0.5, (said := []).append) == [7, 9]
-    assert said == ["step 9 plays self-play from now on"]
+    assert said == ["step 9 is the self-play network from now on"]
     assert of_runs.apply_gate([7], 9, None, 0.5, str) == of_runs.apply_gate([7], 7, {}, 0.5, str) == [7]
 
 

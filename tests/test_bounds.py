@@ -42,7 +42,7 @@ def test_a_huge_file_takes_no_more_memory_than_is_allowed(read, tmp_path: Path, 
     monkeypatch.setattr(sgf.files, "MOST_BYTES", 2**18)
     with open(tmp_path / "huge", "wb") as file:
         file.truncate(2**40)
-    with pytest.raises(InputError, match="has more than 262144 bytes, which no .* has"):
+    with pytest.raises(InputError, match="has more than 262144 bytes, the limit for a "):
         read(tmp_path / "huge")
     assert peak_memory(lambda: read(tmp_path / "huge")) < 2 * 2**18
 
@@ -122,7 +122,7 @@ def test_an_array_is_as_large_as_its_member(tmp_path: Path) -> None:
         header = {"descr": "|i1", "fortran_order": False, "shape": (2**50,)}
         np.lib.format.write_array_header_1_0(member, header)
         member.write(b"\0" * 1000)
-    with pytest.raises(InputError, match="its 1128 bytes of an array stand for more"):
+    with pytest.raises(InputError, match="an array.s header claims more than its 1128 bytes"):
         load_shard(tmp_path / "x.npz")
 
 

@@ -2,6 +2,7 @@
 and `evaluate` on the smallest config; one sentence for what is wrong."""
 
 import argparse
+import os
 import re
 import runpy
 import shlex
@@ -23,7 +24,7 @@ from zerogo.config import Config, RunConfig, load
 from zerogo.errors import InputError
 from zerogo.replay import Samples
 from zerogo.replay.shards import find_shards, load_shard
-from zerogo.system import bounds
+from zerogo.system import bounds, runtime
 
 ROOT, TABLES = Path(__file__).parent.parent, tables("commands")
 HELP = """
@@ -64,6 +65,16 @@ def test_the_command_lists_the_front_ends_and_knows_no_others(capsys) -> None:
     assert capsys.readouterr().out == f"zerogo {__version__}\n"
     sentence = f"error: there is no command 'dance'; allowed are {', '.join(COMMANDS)}"
     assert status(["dance"]) == 2 and capsys.readouterr() == ("", f"{sentence}\n")
+
+
+def test_what_every_command_does_first(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setenv("OMP_PLACES", "cores")
+    monkeypatch.setattr(runtime, "script_main", lambda main: main())
+    cli.run(lambda: "words", lambda words: print(words, os.environ.get("OMP_PLACES")))
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SystemExit):
+        cli.run(lambda: None, print)
+    assert capsys.readouterr() == ("words None\n", "error: zerogo runs on Linux and macOS; on Windows, use WSL\n")
 
 
 def test_what_comes_with_the_package_is_in_it_and_is_found_from_anywhere(tmp_path: Path, monkeypatch) -> None:
@@ -193,7 +204,7 @@ def test_a_run_from_a_network_has_its_encoder_and_architecture(name: str, monkey
     assert ("taken over from checkpoints/7x7-cpu.pt: " in said) == (name != "7x7") and config.run.name == name
     assert name != "quickstart" or "network.blocks 4 instead of 3, network.channels 64 instead of 32" in said
     assert train_config(*words, "network.heads.score=0.02").network.heads["score"] == 0.02
-    with pytest.raises(InputError, match="made with network.blocks 4, the config says 5; its weights fit"):
+    with pytest.raises(InputError, match="made with network.blocks 4, but the config says 5; its weights fit"):
         train_config(*words, "network.blocks=5")
 
 
@@ -203,7 +214,7 @@ def test_a_run_that_is_resumed_with_its_file_keeps_its_network(tmp_path: Path, m
     assert train_config(*words).network.channels == 64, "nothing is saved yet"
     checkpoint.save(checkpoint.path_of(tmp_path / "9x9-cpu", 7), tiny.fresh_checkpoint(tiny.config(), 7))
     assert train_config(*words).network.channels == 8
-    with pytest.raises(InputError, match="made with network.channels 8, the config says 4"):
+    with pytest.raises(InputError, match="made with network.channels 8, but the config says 4"):
         train_config(*words, "network.channels=4")
 
 

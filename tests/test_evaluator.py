@@ -112,7 +112,7 @@ def test_mixed_sizes(symmetries: str, value_pooling: str) -> None:
             prior = mixed.prior[n, :-1].view(6, 6)[:size, :size].flatten()
             assert torch.allclose(prior, own.prior[0, :-1], atol=1e-5)
             assert torch.allclose(mixed.value[n], own.value, atol=1e-5)
-            both = evaluator.evaluate_turned(state, turn).value[n], evaluator.evaluate_turned(alone, turn).value
+            both = [evaluator.evaluate_in_symmetry(games, turn).value[at] for games, at in ((state, n), (alone, 0))]
             assert torch.allclose(*both, atol=1e-5)
 
             assert torch.allclose(mixed.ownership[game, :size, :size], own.ownership[0], atol=1e-5)

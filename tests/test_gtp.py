@@ -161,6 +161,7 @@ def test_bytes_through_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert written.endswith("\n\n") and "=77\n   A B C D E\n" in written
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_log_that_cannot_be_written_ends_no_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     assert talked_with("random", "/dev/full", b"1 name\n2 quit\n", tmp_path, monkeypatch) == "=1 zerogo\n\n=2\n\n"
     assert capsys.readouterr().err.count("cannot write the log /dev/full: No space left on device; it ends here") == 1

@@ -102,7 +102,7 @@ def test_a_missing_compiler_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert kernels.module_for("board", CPU) is None and kernels.in_use(CPU) == "torch alone, without numba"
+        assert kernels.module_for("board", CPU) is None and kernels.in_use(CPU) == "torch alone, as numba is not installed"
 
 
 @pytest.fixture
@@ -139,14 +139,15 @@ def test_an_error_on_any_thread_is_raised(two_threads: None) -> None:
 @needs_numba
 def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
     """In the folder that NUMBA_CACHE_DIR names; without any such folder kernels work all the same. Other versions of
-    zerogo have their folders there, too: those that were used last stay."""
+    zerogo have their folders there, too: those that were used last stay. (Whether a name that is too long exists can't
+    be asked, like that of a folder that may not be entered.)"""
     others = [tmp_path / f"zerogo-kernels-{number:016x}" for number in range(kernels.KEPT_FOLDERS + 1)]
     for seconds, folder in enumerate([tmp_path / "zerogo-kernels-of-mine", *others]):
         folder.mkdir()
         os.utime(folder, (seconds, seconds))
     lines = ["import os", "from zerogo import kernels", "from zerogo.kernels import cpu"]
     shown = "print(kernels.cache_folder(), cpu.kernel(lambda x: x + 1)(1))"
-    lines += [shown, "os.environ['NUMBA_CACHE_DIR'] = '/proc/nowhere'", "kernels.cache_folder.cache_clear()", shown]
+    lines += [shown, "os.environ['NUMBA_CACHE_DIR'] = 300 * 'x'", "kernels.cache_folder.cache_clear()", shown]
     (script := tmp_path / "script.py").write_text("\n".join(lines))
     settings = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent.parent)}
     done = subprocess.run((sys.executable, str(script)), env=settings, capture_output=True, text=True)

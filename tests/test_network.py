@@ -111,12 +111,12 @@ def test_normalisation_in_training_by_kernels(number: int, layout, far: int, mon
         with context:
             norm.momentum = 1.0
             with torch.no_grad():
-                norm.finished(x, None, None, relu=False)
+                norm.norm_and_relu(x, None, None, relu=False)
             first, norm.momentum = norm.running_var.clone(), 0.25
-            y = norm.finished(leaves[0], None, leaves[1], relu=True)
+            y = norm.norm_and_relu(leaves[0], None, leaves[1], relu=True)
             gradients = torch.autograd.grad(y, [*leaves, *norm.parameters()], gradient.transpose(2, 3))
             leaves[0].data[0, 3, 1, 1] = torch.nan
-            spread = norm.finished(leaves[0], None, None, relu=True).isnan().sum((0, 2, 3))
+            spread = norm.norm_and_relu(leaves[0], None, None, relu=True).isnan().sum((0, 2, 3))
         assert spread.tolist() == [49 * number * (channel == 3) for channel in range(32)]
         results.append([y, first, norm.running_mean[:3], norm.running_var[:3], *gradients])
     assert results[0][0].grad_fn.name() == "FinishedNormBackward"

@@ -189,7 +189,7 @@ def test_a_run_begins_with_weights_of_another_size(finished: Path, tmp_path: Pat
     untrained = tiny.run(tmp_path / "no", "game.size=5", start, "training.batch=4096", "pipeline.iterations=1")
     one, other = (checkpoint.newest(folder).averaged_weights["stem.conv.weight"] for folder in (untrained, finished))
     assert torch.equal(one, other)
-    with pytest.raises(InputError, match="was made with network.channels 8, the config says 4; its weights fit"):
+    with pytest.raises(InputError, match="was made with network.channels 8, but the config says 4; its weights fit"):
         tiny.run(tmp_path / "other", start, "network.channels=4")
 
 

@@ -111,13 +111,13 @@ def test_a_check_warns_once_and_an_exact_one_stops() -> None:
     assert watch.look(low, 10) == []  # a fresh network may be flat
     assert len(watch.look(low, 600)) == 1 and watch.look(low, 700) == []
     assert watch.look({"sanity/value_spread": 0.5}, 800) == [] and len(watch.look(low, 900)) == 1
-    with pytest.raises(InputError, match="sanity/target_on_illegal_moves is 0.5 at step 3; healthy is 0 to 0.001"):
+    with pytest.raises(InputError, match="sanity/target_on_illegal_moves is 0.5 at step 3; the healthy range is 0 to 0.001"):
         watch.look({"sanity/target_on_illegal_moves": 0.5}, 3)
     assert len(SanityChecks(stops=False).look({"sanity/target_on_illegal_moves": 0.5}, 3)) == 1
 
 
 def test_a_run_stops_before_it_saves(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(sanity_checks, "of_samples", lambda samples: {"sanity/value_less_ownership": 2.0})
+    monkeypatch.setattr(sanity_checks, "of_samples", lambda samples: {"sanity/value_ownership_gap": 2.0})
     with pytest.raises(InputError, match="the result and the score have different winners"):
         tiny.run(tmp_path / "broken")
     assert not list((tmp_path / "broken").rglob("step-*.pt"))

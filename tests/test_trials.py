@@ -115,7 +115,7 @@ def test_self_play_goes_on_without_a_module(name: str, compiled: None) -> None:
     is_loop = name in kernels.READERS
     assert (kernels.module_for("board", tiny.CPU) is None) == (is_loop or name == "board")
     why = f"torch alone, as the kernel {name} by numba computes wrongly"
-    assert kernels.in_use(tiny.CPU) == (why if is_loop else f"kernels by numba but for {name}, by torch")
+    assert kernels.in_use(tiny.CPU) == (why if is_loop else f"kernels by numba, except {name} (torch)")
     if is_loop:  # what is kept of them is what Python reads
         assert inspect.isfunction(getattr(kernels.cpu_loops(name), f"_read_{name}"))
         assert trials.readings(name, list(trials.CASES[name](trials.drawn_games(9), "cpu"))) == trials.READINGS[name]

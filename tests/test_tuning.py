@@ -256,10 +256,10 @@ def test_kernels_that_are_wrong_are_refused_by_name(stand_in: Callable) -> None:
         found, names = tuning.prove_kernels(CPU, 9), kernels.NAMES["cpu"]
     faults = {"tree": "ends with a segmentation fault", "scoring": "computes wrongly (pass_alive_rows)"}
     assert found == {f"numba {name}": faults.get(name, "") for name in names} and tuning.prove_kernels(CPU, 9) == found
-    sentences = [f"the kernel {name} by numba {faults[name]} on this machine: not used" for name in faults]
+    sentences = [f"the kernel {name} by numba {faults[name]} on this machine, so it is not used" for name in faults]
     assert [str(one.message) for one in said] == sentences
     assert {name for name in names if kernels.module_for(name, CPU) is None} == set(faults)
-    assert kernels.in_use(CPU) == "kernels by numba but for tree, scoring, by torch"
+    assert kernels.in_use(CPU) == "kernels by numba, except tree, scoring (torch)"
     assert tuning._precision_question(AUTO, CPU)["task"][1]["run"]["kernels"] == "plain"
     with kernels.plain():
         assert tuning.prove_kernels(CPU, 9) == {}, "not tried"

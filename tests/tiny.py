@@ -179,7 +179,7 @@ def different(one: Path, other: Path) -> list[str]:
         kept["run"] = {name: part for name, part in state["run"].items() if name != "logs"}
         kept["files"] = [path.name for path in sorted(folder.rglob("*.pt")) if path.name.startswith("step")]
         found.append({keystr(path): part for path, part in tree_flatten_with_path(kept)[0]})
-    times = r"_per_s|seconds|'time'|minutes|last_|replay/held|begun|'word'"
+    times = r"_per_s|seconds|'time'|minutes|last_|replay/in_memory|begun|'word'"
     names = [name for name in {**found[0], **found[1]} if not re.search(times, name)]
     return [name for name in names if not _same(*(of.get(name) for of in found))]
 

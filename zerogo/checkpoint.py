@@ -99,8 +99,8 @@ def export(path: str | Path, checkpoint: Checkpoint) -> None:
     with refuse_os_errors(f"cannot write the network to {path}"):
         if katago_format.is_network(path):
             if checkpoint.config.network.architecture != "katago":
-                what = f"cannot write {path}: KataGo's engine plays networks of network.architecture katago"
-                raise InputError(f"{what}, and {checkpoint.source} is of {checkpoint.config.network.architecture}")
+                what = f"cannot write {path}: KataGo's engine plays only network.architecture=katago"
+                raise InputError(f"{what}, but {checkpoint.source} has {checkpoint.config.network.architecture}")
             katago_format.write(path, checkpoint.network(), f"{checkpoint.config.run.name}-{checkpoint.step}")
         else:
             save(path, checkpoint.network_alone(), keep_special=True)
@@ -121,7 +121,7 @@ def load(path: str | Path) -> Checkpoint:
         raise InputError(f"{path} is not a zerogo checkpoint: it was written by another program")
     if (version := contents.get("version")) != VERSION:
         what = f"checkpoint {path} has format version {quote(version)}"
-        raise InputError(f"{what}, written by another zerogo; this one reads version {VERSION}")
+        raise InputError(f"{what}, written by another version of zerogo; this one reads version {VERSION}")
     if missing := [name for name, kind in PARTS.items() if not isinstance(contents.get(name), kind)]:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
     config = from_dict(contents["config"], f"checkpoint {path}", was_used=True)
@@ -209,7 +209,7 @@ def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool 
     heads = [sorted(one.network.heads) for one in (checkpoint.config, config)]
     changed |= {"network.heads": heads} if heads[0] != heads[1] else {}
     for key, (was, now) in changed.items():
-        what = f"{checkpoint.source} was made with {key} {was}, the config says {now}"
+        what = f"{checkpoint.source} was made with {key} {was}, but the config says {now}"
         raise InputError(f"{what}; use the same, or start a new run under another run.name")
 
 
@@ -228,7 +228,7 @@ def weights_for(config: Config, checkpoint: Checkpoint | None = None) -> dict[st
     InputError where it does not load, or its encoder or its tower is another."""
     checkpoint = checkpoint or load_newest(config.run.start_from)
     for key, (was, now) in differences(checkpoint, config).items():
-        what = f"run.start_from: {checkpoint.source} was made with {key} {was}, the config says {now}"
+        what = f"run.start_from: {checkpoint.source} was made with {key} {was}, but the config says {now}"
         raise InputError(f"{what}; its weights fit {key}={was} only")
     return checkpoint.averaged_weights
 

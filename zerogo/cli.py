@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # these import torch, which takes seconds
 
 OVERRIDE = re.compile(r"[a-z_]+\.[a-z_.0-9]+=.*", re.DOTALL)
 LARGEST = 2.0**63  # number on a command line
+# With one of these, set on some clusters, OpenMP would bind this process, and all that it starts, to the first core.
+BINDING = "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"
 NOT_FILES = ("human", "random", "self")  # words for players that name no file, whatever files there are
 
 
@@ -143,6 +145,11 @@ def run(parse: Callable[[], argparse.Namespace], main: Callable[[argparse.Namesp
         arguments = parse()
     except BrokenPipeError:  # the reader of what an option prints has gone, as in `zerogo gtp --supported | head`
         os._exit(1)
+    if sys.platform == "win32":
+        print("error: zerogo runs on Linux and macOS; on Windows, use WSL", file=sys.stderr)
+        sys.exit(2)
+    for name in BINDING:
+        os.environ.pop(name, None)
     try:
         from zerogo.system.runtime import script_main
     except KeyboardInterrupt:  # torch takes seconds
@@ -186,7 +193,7 @@ class Setup:
 def warn_of_unused(overrides: Iterable[str], sections: tuple[str, ...]) -> None:
     """Warns of overrides of settings that the command does not use. sections: those that it does."""
     if unused := [text for text in overrides if text.partition(".")[0].strip() not in sections]:
-        what = f"{', '.join(unused)} has no effect here, only settings of {', '.join(sections)} have"
+        what = f"{', '.join(unused)} has no effect here; this command uses only settings of {', '.join(sections)}"
         print(f"warning: {what}", file=sys.stderr)
 
 

@@ -18,7 +18,7 @@ from zerogo.network import InferenceNetwork, Network, inference_copy
 from zerogo.system.tensors import TensorFields
 
 # How outputs on the board are rotated and reflected; the others are the same for every symmetry.
-TURNED = {"policy": symmetry.transform_actions, "ownership": symmetry.transform_planes}
+BOARD_OUTPUTS = {"policy": symmetry.transform_actions, "ownership": symmetry.transform_planes}
 SEARCH_HEADS = ("policy", "value")  # the outputs that a search without scores reads
 _DRAW = 1  # seed of all draws of symmetries
 
@@ -38,7 +38,7 @@ class Evaluation(TensorFields):
 
 
 class Evaluator:
-    """Evaluates positions with a network; off the CPU, the host reads no tensor back.
+    """Evaluates positions with a network; except on the CPU, the host reads no tensor back.
 
     network: an `InferenceNetwork`, or a callable that takes the same arguments and has a `dtype`. symmetries: "none"
     evaluates the board as it is, "random" under one of the 8 symmetries, drawn for each game (unbiased, at no extra
@@ -85,33 +85,33 @@ class Evaluator:
         planes, inputs = self.encoder.planes(state, self.network.dtype, self._padded), self.encoder.globals(state)
         if self.symmetries == "all":
             turns = range(symmetry.NUM_SYMMETRIES)
-            evaluations = [self._evaluate(planes, inputs, state, legal, turn) for turn in turns]
+            evaluations = [self._evaluate(planes, inputs, state, legal, index) for index in turns]
             each = zip(*(evaluation.tensors() for evaluation in evaluations), strict=True)
             return evaluations[0].with_tensors(torch.stack(tensors).mean(0) for tensors in each)  # priors, not logits
-        turn = None
+        index = None
         if self.symmetries == "random":
             key = rng.key(state.hash, state.to_play, state.ply) if key is None else key
-            turn = rng.below(symmetry.NUM_SYMMETRIES, _DRAW, Purpose.SYMMETRY, key)  # mixed again: any integer will do
-        return self._evaluate(planes, inputs, state, legal, turn)
+            index = rng.below(symmetry.NUM_SYMMETRIES, _DRAW, Purpose.SYMMETRY, key)  # mixed again: any integer will do
+        return self._evaluate(planes, inputs, state, legal, index)
 
     @torch.inference_mode()
-    def evaluate_turned(self, state: board.State, turn: int) -> Evaluation:
+    def evaluate_in_symmetry(self, state: board.State, index: int) -> Evaluation:
         """Returns the evaluation of B positions, every board under one symmetry, 0 to 7, regardless of `symmetries`."""
         planes, inputs = self.encoder.planes(state, self.network.dtype, self._padded), self.encoder.globals(state)
-        return self._evaluate(planes, inputs, state, board.legal_actions(state), turn)
+        return self._evaluate(planes, inputs, state, board.legal_actions(state), index)
 
     def _evaluate(
-        self, planes: Tensor, inputs: Tensor, state: board.State, legal: Tensor, turn: int | Tensor | None
+        self, planes: Tensor, inputs: Tensor, state: board.State, legal: Tensor, index: int | Tensor | None
     ) -> Evaluation:
-        """Applies the symmetries, runs the network, and applies the inverse symmetries to its outputs. turn: one
+        """Applies the symmetries, runs the network, and applies the inverse symmetries to its outputs. index: one
         symmetry, or one per game (int64 [B]), or None for the boards as they are."""
         size = None if state.rules.same_size else state.rules.size
-        if turn is not None:
-            planes = symmetry.transform_planes(planes, turn, size)
+        if index is not None:
+            planes = symmetry.transform_planes(planes, index, size)
         outputs = self.network(planes, inputs, on_board_mask(state))
-        if turn is not None:
-            back = symmetry.INVERSE[turn] if isinstance(turn, int) else symmetry.inverse(turn)
-            turned = {name: TURNED[name](outputs[name], back, size) for name in TURNED if name in outputs}
+        if index is not None:
+            back = symmetry.INVERSE[index] if isinstance(index, int) else symmetry.inverse(index)
+            turned = {name: of(outputs[name], back, size) for name, of in BOARD_OUTPUTS.items() if name in outputs}
             outputs = outputs | turned
         ownership, score = outputs.get("ownership"), outputs.get("score")
         ownership = None if ownership is None else torch.tanh(ownership)

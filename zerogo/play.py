@@ -31,7 +31,7 @@ MOST_CANDIDATES = 5  # of a hint
 MOVES_A_POINT = 4
 HELP = """what you can type:
   D4            a move: a letter for the column (there is no I), a number for the row from below
-  pass          leave the turn to the other one; two passes end the game
+  pass          pass the turn; two passes in a row end the game
   undo          take back your last move and the answer; undo 3 takes back three moves, whoever played them
   hint          what a bot would play here, and what it expects
   score         who is ahead if the game ended now

@@ -37,8 +37,8 @@ def lives(process: int) -> bool:
         ("first", signal.SIGINT, 130, "interrupted by SIGINT"),
         ("first", signal.SIGTERM, 143, "interrupted by SIGTERM"),
         ("first", signal.SIGKILL, -9, ""),
-        (0, signal.SIGKILL, 2, "error: process 0 has ended by SIGKILL, as the system does where memory runs out"),
-        (1, signal.SIGILL, 2, "error: process 1 has ended by SIGILL: an instruction that this machine"),
+        (0, signal.SIGKILL, 2, "error: process 0 ended with SIGKILL (which the system sends when memory runs out)"),
+        (1, signal.SIGILL, 2, "error: process 1 ended with SIGILL: an instruction that this machine"),
     ],
 )
 def test_two_processes_end_as_one(target: object, number: int, status: int, sentence: str, tmp_path: Path) -> None:

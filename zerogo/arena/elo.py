@@ -53,7 +53,7 @@ def pair_interval(pair_points: Sequence[float], single_points: Sequence[float] =
 
 
 def win_rate(elo: float) -> float:
-    """Returns the expected points a game of a player that is so many Elo stronger."""
+    """Returns the expected points a game of a player that is `elo` stronger."""
     return 0.5 * (1 + math.tanh(elo / (2 * ELO_PER_NAT)))  # no overflow at any difference
 
 

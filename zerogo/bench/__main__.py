@@ -45,7 +45,7 @@ HELP = {
     "batch": "games played, or positions evaluated, at once; or several such numbers as 64,256",
     "device": "auto, cpu or cuda",
     "checkpoint": "a checkpoint or a KataGo network, in place of a fresh network of those blocks and channels",
-    "encoder": f"of a fresh network (zero17); net times it: {', '.join(ENCODERS)}, or groups as stones+liberties:8",
+    "encoder": f"encoder of a fresh network (zero17), timed by net: {', '.join(ENCODERS)}, or stones+liberties:8",
     "threads": "CPU threads, the same for all that is compared; 0 leaves the choice to torch",
     "processes": "processes of one thread that do the same work at the same time; 0: one for each usable core",
     "seconds": "length of one round",
@@ -54,7 +54,7 @@ HELP = {
     "channels": "channels of the trunk",
     "precision": "arithmetic of the network",
     "sims": "simulations per move",
-    "algorithm": "of the search",
+    "algorithm": "search algorithm",
     "leaves": "leaves of one tree selected in one step",
     "spread": "standard deviation of the policy's logits over a board, about 2 in a trained network; 0: that of "
     "a fresh network",
@@ -66,11 +66,11 @@ HELP = {
     "minutes": "minutes of training for each seed, matches not counted",
     "seeds": "number of runs, with the seeds 1, 2, …",
     "points": "checkpoints of each run to evaluate",
-    "opponents": "their opponents, as for zerogo evaluate, separated by commas",
+    "opponents": "opponents of the checkpoints, as for zerogo evaluate, separated by commas",
     "games": "games against each opponent",
     "simulations": "simulations per move in the matches",
     "out": "folder of the runs, learn.jsonl and charts for TensorBoard; the same command resumes after an interruption",
-    "part": "only that part (default: all parts, with verdicts)",
+    "part": "run only this part (default: all parts, with verdicts)",
 }
 PEERS = {"board": "pgx", "search": "mctx"}
 # What an option accepts: the words, or a function that reads it; any other option what its default's type reads.

@@ -41,12 +41,12 @@ class State(Position):
 
     on_board: int32 [B, N], the points that exist. cap: int32 [B], the ply at which a game is finished. seen: int64 [B,
     H], the hash of the stones at each ply (H is 0 if they were not kept). links: int32 [B, 3H], the hash table for it.
-    lost: int32 [B, 2, N], points where a black or a white stone was ever removed (`lost` in `position` means the stones
-    of one suicide): only there can a move repeat a position, which had the stone. recent: int32 [B, 7, 2, N], black and
-    white stones of the previous positions, newest first, empty before the first. moves: int16 [B, 5], previous actions,
-    newest first, -1 for none; in records where one side moves twice in a row, also -1 before that. start_balance: int32
-    [B], black minus white stones before the first move. ply_bound: an upper bound of the plies, on the host, by which
-    `seen` is widened."""
+    lost: int32 [B, 2, N], points where a black or a white stone was ever removed: apart from suicide, only there can a
+    move repeat a position, which must have had the stone there. recent: int32 [B, 7, 2, N], black and white stones of
+    the previous positions, newest first, empty before the first. moves: int16 [B, 5], previous actions, newest first,
+    -1 for none; if a side moves twice in a row in a record, all earlier entries are -1, too. start_balance: int32 [B],
+    black minus white stones before the first move. ply_bound: an upper bound of the plies, on the host, by which `seen`
+    is widened."""
 
     rules: RulesBatch
     on_board: Tensor
@@ -64,7 +64,7 @@ class State(Position):
         """bool [B]: whether a game allows suicide; None if no game of the batch does."""
         return self.rules.suicide if self.rules.any_suicide else None
 
-    def with_lasting_bounds(self) -> Self:
+    def with_max_bounds(self) -> Self:
         """Returns the games with `ply_bound` at the largest ply for which `seen` has room."""
         return replace(self, ply_bound=self.seen.shape[1] - 1)
 

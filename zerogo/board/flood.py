@@ -56,7 +56,7 @@ def points_to_rows(points: Tensor, board_size: int) -> Tensor:
 
 
 def neighbours(rows: Tensor) -> Tensor:
-    """Returns the points next to a point of the plane; a point of the plane only if it has a neighbour there, too:
+    """Returns the points next to a point of the plane; they include a point of the plane only if a neighbour is in it:
     int32 [..., N] -> the same shape.
 
     Bits may lie beyond the last column: mask the result with a plane of the board."""

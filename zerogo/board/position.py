@@ -125,19 +125,19 @@ def play(
     string, captured = strings[:, 0], _union(torch.where(is_captured.unsqueeze(-1), strings, 0))
     opponent = opponent & ~captured
     empty = on_board & ~(own_stones | opponent)
-    lost = torch.zeros_like(own_stones)
+    dead = torch.zeros_like(own_stones)
     if suicide is not None:
         is_dead = suicide & ((flood.neighbours(string) & empty) == 0).all(-1)
-        lost = torch.where(is_dead.unsqueeze(-1), string, 0)
-    has_one_liberty = (flood.count(flood.neighbours(strings) & (empty | lost).unsqueeze(1)) == 1) & ~is_captured
+        dead = torch.where(is_dead.unsqueeze(-1), string, 0)
+    has_one_liberty = (flood.count(flood.neighbours(strings) & (empty | dead).unsqueeze(1)) == 1) & ~is_captured
     in_atari = _union(torch.where(has_one_liberty.unsqueeze(-1), strings, 0))
     # Strings in atari next to removed stones now have two liberties or more, their last one and a new one.
     relieved = _strings_beside(captured, own_stones & position.atari)
     if suicide is not None:
-        relieved |= _strings_beside(lost, opponent & position.atari)
-    own_stones = own_stones & ~lost
+        relieved |= _strings_beside(dead, opponent & position.atari)
+    own_stones = own_stones & ~dead
     atari = ((position.atari & ~(relieved | string)) | in_atari) & (own_stones | opponent)
-    after, removed = _after(position, actions, own_stones, opponent, atari, captured, lost)
+    after, removed = _after(position, actions, own_stones, opponent, atari, captured, dead)
     return replace(after, finished=after.finished | (after.passes >= 2) | (after.ply >= cap)), removed
 
 
@@ -160,16 +160,16 @@ def _strings_beside(removed: Tensor, stones: Tensor) -> Tensor:
 
 
 def _after(
-    before: Position, actions: Tensor, own_rows: Tensor, opponent: Tensor, atari: Tensor, captured: Tensor, lost: Tensor
+    before: Position, actions: Tensor, own_rows: Tensor, opponent: Tensor, atari: Tensor, captured: Tensor, dead: Tensor
 ) -> tuple[Position, Tensor]:
     """Assembles the position after a move: colours, ko, hash, captures and counters.
 
-    captured: the opponent's stones that the move removed. lost: its own, in a suicide, where it captured none
-    (`State.lost` has the stones lost in the whole game). The simple ko rule bans a point if a single stone was captured
-    there by a single stone, whose only liberty is that point."""
+    captured: the opponent's stones that the move removed. dead: its own, in a suicide, where it captured none. The
+    simple ko rule bans a point if a single stone was captured there by a single stone, whose only liberty is that
+    point."""
     is_black, by_colour = before.to_play == BLACK, (before.to_play == BLACK).unsqueeze(-1)
     goes_on, pass_action = ~before.finished, before.board_size**2
-    removed, is_taken = captured | lost, (captured != 0).any(-1)
+    removed, is_taken = captured | dead, (captured != 0).any(-1)
     number = flood.count(removed)
     by_black = torch.where(is_black == is_taken, number, 0)  # a suicide's stones are the opponent's captures
     keys = point_keys(before.board_size, before.device)
@@ -192,7 +192,7 @@ def _after(
         captures=before.captures + torch.stack([by_black, number - by_black], dim=1),
         finished=before.finished,
     )
-    return after, torch.stack([torch.where(by_colour, lost, captured), torch.where(by_colour, captured, lost)], dim=1)
+    return after, torch.stack([torch.where(by_colour, dead, captured), torch.where(by_colour, captured, dead)], dim=1)
 
 
 # Hashes

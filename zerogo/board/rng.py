@@ -11,7 +11,7 @@ from zerogo import kernels
 from zerogo.kernels.shared import GOLDEN, mix, mix_words
 from zerogo.kernels.shared import Purpose as Purpose
 
-GAMMA_TRIES = 8  # Marsaglia-Tsang accepts at least 95 % of tries, so 8 of them fail with 4e-11
+GAMMA_TRIES = 8  # Marsaglia-Tsang accepts at least 95 % of tries, so all 8 fail with probability 4e-11
 
 
 def key(seed: int | Tensor, *words: Tensor | int) -> Tensor:

@@ -44,7 +44,7 @@ from zerogo.system.runtime import write_atomically
 BY_NAME: dict[str, type[Section]] = {section.NAME: section for section in SECTIONS}
 MOST_BYTES = 2**18  # of a file; one with every key and its meaning has 20,000
 MOST_NODES = 5000  # keys, values and lists of a file; one with every key has 500
-TOO_MANY = f"more than {MOST_NODES} keys and values; no config has"
+TOO_MANY = f"more than {MOST_NODES} keys and values; no config needs so many"
 KEYS: dict[str, Any] = {f"{section.NAME}.{entry.name}": entry for section in SECTIONS for entry in settings_of(section)}
 
 

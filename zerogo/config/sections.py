@@ -179,7 +179,7 @@ SYMMETRIES = ("none", "random", "all")
 VALUE_POOLING = ("max", "area")
 ARCHITECTURES, TRUNK = ("tower", "katago"), ("ordinary", "gpool", "nested", "attention", "feed_forward")
 KATAGO_HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "score": 0.5}
-PROCESSES_WORDS = "processes that share the work; auto: one for each GPU, on a CPU as many as are measured to help"
+PROCESSES_WORDS = "processes that share the work; auto: one per GPU, on a CPU as many as help in a measurement"
 PRECISIONS = ("auto", "float32", "bfloat16")
 ENCODERS = "zero17, alphago48, alphago49, katago22, article48, article22, handcrafted"
 HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "reply": 0.15}
@@ -326,8 +326,8 @@ class NetworkConfig(Section):
     pooling_every: int = option(2, "every k-th block pools over the whole board; 0: none [KataGo]", 0, 200)
     pooling_channels: int = option(32, "channels of the pooled branch of such a block [KataGo]", 1, 4096)
     head_channels: int = option(32, "channels of the 1x1 convolution that all heads share [KataGo]", 1, 4096)
-    value_hidden: int = option(64, "width of the hidden layer before value, pass and other numbers", 1, 8192)
-    value_pooling: str = option("max", "what is pooled besides the mean; area for several sizes", choices=VALUE_POOLING)
+    value_hidden: int = option(64, "width of the hidden layer before value, pass and other scalars", 1, 8192)
+    value_pooling: str = option("max", "pooled besides the mean: max, or area for several sizes", choices=VALUE_POOLING)
     heads: dict[str, float] = option(HEADS, HEADS_WORDS, 0, example="{policy: 1.0, value: 1.0}")
     architecture: str = option("tower", "katago: as in KataGo's files, with encoder katago22", choices=ARCHITECTURES)
     trunk: tuple[str, ...] = option(
@@ -435,7 +435,7 @@ class TrainingConfig(Section):
     warmup_samples: int = option(100_000, "samples over which the learning rate rises from 0 [KataGo]", 0, 10**10)
     schedule: tuple[tuple[float, float], ...] = option(DECAY, "factors of the learning rate by progress [KataGo]")
     ema_samples: int = option(
-        200_000, "samples that averaged weights span; early 1/50 of all so far (10,000 with --from) [KataGo]", 1, 10**10
+        200_000, "EMA horizon in samples; early 1/50 of all so far (at least 10,000 with --from) [KataGo]", 1, 10**10
     )
 
 

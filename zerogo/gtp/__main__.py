@@ -59,7 +59,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--log", type=cli.new_file, metavar="FILE", help="append the conversation to this file")
     parsed = parser.parse_intermixed_args(arguments)
     if wrong := [text for text in parsed.overrides if not cli.is_override(text)]:
-        setting = "write section.key=value, such as game.size=7, and the player behind --checkpoint"
+        setting = "write section.key=value, such as game.size=7, and the player after --checkpoint"
         parser.error(f"{wrong[0]!r} is no setting; {setting}")
     player = parsed.checkpoint
     with contextlib.suppress(OSError):  # which `main` reports

@@ -244,7 +244,7 @@ def kata_raw_nn(engine: GtpEngine, *arguments: str) -> str:
     engine.require_size(engine.size)
     state = without_second_pass(engine.game.tensor(engine.analyst.device, player))
     legal = board.legal_actions(state)[0].cpu().numpy()
-    rows = [_raw_lines(turn, engine.analyst.evaluate(state, turn=turn), legal, -player.sign) for turn in turns]
+    rows = [_raw_lines(turn, engine.analyst.evaluate(state, index=turn), legal, -player.sign) for turn in turns]
     return "\n".join(["", *rows])
 
 
@@ -337,7 +337,7 @@ def value(engine: GtpEngine, player: str = "") -> str:
     (analysis, sign), pass_action = _analysis(engine, player, search=True), engine.size**2
     winrates = {candidate.action: f"{100 * candidate.winrate:.0f}" for candidate in _frequent_moves(analysis)}
     labels, best = _pairs(engine, winrates), analysis.best.action if analysis.best else pass_action
-    chances = f"Black wins {50 + 50 * sign * analysis.value:.1f} %, leads by {sign * analysis.score:+.1f}"
+    chances = f"Black's win rate {50 + 50 * sign * analysis.value:.1f} %, score {sign * analysis.score:+.1f}"
     rows = [
         "",
         f"LABEL {labels}" if labels else "",

@@ -27,7 +27,7 @@ from zerogo.system import bounds
 from zerogo.system.runtime import TOO_LONG
 
 # lz-analyze follows Leela Zero's protocol since 0.16. Lizzie takes the number before the first space for Leela Zero's
-# version and warns if its second part is below 15. So zerogo's own version stands behind it.
+# version and warns if its second part is below 15. So zerogo's own version follows it.
 VERSION = f"0.17 ({NAME} {__version__})"
 QUIT = "quit"
 COLOUR_NAMES = {0: "empty", 1: "black", 2: "white"}
@@ -202,14 +202,14 @@ def move_history(engine: GtpEngine) -> str:
 
 @Command("fixed_handicap", "NUMBER, or place_free_handicap NUMBER", 1)
 def fixed_handicap(engine: GtpEngine, number: str) -> str:
-    """Puts so many stones on GTP's fixed points and returns these."""
+    """Puts NUMBER stones on GTP's fixed points and returns these."""
     stones = integer(number, "handicap", 2, engine.size**2 - 1)
     return _put_handicap(engine, coords.fixed_handicap(engine.size, stones))
 
 
 @Command("place_free_handicap", "NUMBER", 1)
 def place_free_handicap(engine: GtpEngine, number: str) -> str:
-    """Puts so many stones on points of the engine's choice, and returns the points.
+    """Puts NUMBER stones on points of the engine's choice, and returns the points.
 
     The fixed points come first; each further stone stands as far from the edge as the third line (the fourth from 13x13
     on) where that is not next to another one, and there as far as possible from all others."""

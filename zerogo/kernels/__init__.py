@@ -31,9 +31,9 @@ from zerogo.errors import one_line
 READERS = {"ladders": "ladder", "tactics": "liberties|capture_size|captures|self_atari|connects|weakest|ko_takes"}
 COMMON = ("board", "tree", "leaf_states", "scoring", "planes", *READERS, "playouts")
 OPTIONAL = (*READERS, "playouts", "winograd", "norms")  # that many programs do not need
-# The kernels by device type. Dealt in turn to two processes, those that are slow to compile end together.
+# The kernels by device type. In this order two processes that take them in turn finish compiling together.
 NAMES = {"cpu": (*COMMON, "winograd", "norms"), "cuda": (*COMMON, "draws", "roots", "epilogues")}
-# The files of those that are in a file of another name.
+# Kernels whose file has another name.
 FILES = {"leaf_states": "board", "tactics": "planes", "epilogues": "planes", "playouts": "scoring", "draws": "rows"}
 NOTHING = "", ""  # kernels that do not exist, see `only`
 ALL = {*NAMES["cpu"], *NAMES["cuda"]}
@@ -116,7 +116,7 @@ def _obstacle(kind: str) -> str | None:
     if kind == "cpu" and (name := next((name for name in READERS if name in refused[kind]), None)):
         return f"as the kernel {name} by {compiler} {refused[kind][name]}"
     if importlib.util.find_spec(compiler) is None:
-        return f"without {compiler}"
+        return f"as {compiler} is not installed"
     try:
         importlib.import_module(compiler)
         if kind == "cuda" and torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
@@ -153,7 +153,7 @@ def in_use(device: torch.device) -> str:
     obstacle, replaced = _obstacle(device.type), refused[device.type]
     if obstacle is not None:
         return f"torch alone, {obstacle}"
-    return f"kernels by {compiler}" + (f" but for {', '.join(replaced)}, by torch" if replaced else "")
+    return f"kernels by {compiler}" + (f", except {', '.join(replaced)} (torch)" if replaced else "")
 
 
 def plain() -> AbstractContextManager[None]:
@@ -194,9 +194,9 @@ def cache_folder() -> Path | None:
     usual.append(Path(tempfile.gettempdir(), f"zerogo-{os.getuid()}"))
     for home in [Path(named_folder)] if named_folder else usual:
         folder = home / f"zerogo-kernels-{digest}"
-        is_new = not folder.exists()
         try:
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            is_new = not folder.exists()  # raises an error where another user's folder may not be entered
+            home.mkdir(mode=0o700 if home == usual[-1] else 0o777, parents=True, exist_ok=True)
             if home == usual[-1] and (home.stat().st_uid != os.getuid() or home.stat().st_mode & 0o022):
                 continue
             folder.mkdir(exist_ok=True)

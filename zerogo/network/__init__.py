@@ -83,7 +83,7 @@ class MaskedNorm(nn.BatchNorm2d):
         self.running_var.add_((variance.detach() * count / (count - 1) - self.running_var) * self.momentum)
         return centred * scale.view(1, -1, 1, 1) + self.bias.view(1, -1, 1, 1)
 
-    def finished(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None, relu: bool) -> Tensor:
+    def norm_and_relu(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None, relu: bool) -> Tensor:
         """Returns the normalised maps plus the residual, [B, C, N, N] or [B, C, 1, 1], then relu if asked for; zero off
         the board."""
         is_whole = residual is None or residual.shape == x.shape
@@ -110,7 +110,7 @@ class ConvNorm(nn.Module):
 
     def forward(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None = None, relu: bool = True) -> Tensor:
         """Returns the outputs: [B, inputs, N, N] -> [B, outputs, N, N]."""
-        return self.norm.finished(self.conv(x), on_board, residual, relu)
+        return self.norm.norm_and_relu(self.conv(x), on_board, residual, relu)
 
 
 def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False, is_signed: bool = False) -> Tensor:

@@ -368,8 +368,9 @@ class Trainer:
 
     @torch.no_grad()
     def _average(self, new_samples: int) -> None:
-        """Updates the averaged weights, an exponential mean with horizon `ema_samples`, at first `EARLY_HORIZON`, since
-        fresh weights are poor, and `TRAINED_HORIZON` at least after those of another run.
+        """Updates the averaged weights, an exponential mean with horizon `ema_samples`. Early in a run the horizon is
+        the share `EARLY_HORIZON` of all samples so far, since fresh weights are poor, but at least `TRAINED_HORIZON`
+        if the run began with another run's weights.
 
         The initial bias is divided out, so that the first step copies the weights. Batch-norm statistics are averaged
         as an estimate; `refresh_statistics` computes the right ones."""

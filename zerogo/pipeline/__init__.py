@@ -129,7 +129,7 @@ def say_what_is_saved(directory: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             saved = [*checkpoints.paths(directory), *snapshots.paths(directory)][-1:]
             if not directory.is_dir() or (isinstance(error, FileNotFoundError) and error.filename == str(directory)):
-                rest = "the saved state is gone with it; if it was moved, --resume works where it is now"
+                rest = "the saved state was in that folder; if the folder was moved, --resume works in its new place"
             elif saved:
                 when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved[0].stat().st_mtime))
                 rest = f"the state of {when} is saved in {saved[0]}; --resume continues from it"

@@ -1,8 +1,8 @@
 """Self-play outside of a run: by actors, which play games for it on any machine that sees its folder, and into files.
 
-`zerogo selfplay --watch RUN` follows the newest checkpoint of the run (under `evaluation.gate` the one that this says
-plays), adds shards of finished games to RUN/actors, whole or not at all, and some games as SGF to RUN/games. An actor's
-name, from which its files have theirs and its games their seed, is drawn anew at each start, so that no two games are
+`zerogo selfplay --watch RUN` follows the newest checkpoint of the run (with `evaluation.gate` the player that it
+names), adds shards of finished games to RUN/actors, whole or not at all, and some games as SGF to RUN/games. An actor
+draws a new name at each start; its files are named after it, and its games' seed depends on it, so no two games are
 the same. The run takes each shard in once (`replay.external`), each actor's in their order, and renames it to .taken: a
 snapshot names those whose samples it holds and the last of each actor, and a shard is removed once two snapshots hold
 its samples. A shard that is damaged, of another run or a duplicate is not learned from, but moved to
@@ -45,7 +45,7 @@ from zerogo.system.signals import Signals, pipe_safe_streams
 from zerogo.system.telemetry import Progress
 
 FOLDER, REFUSED, MOST_REFUSED = "actors", "refused", 100  # refused shards, the newest ones, are kept to be looked at
-TAKEN, MOST_ACTORS = ".taken", 10_000  # of so many actors, those heard of last, it is known what was taken
+TAKEN, MOST_ACTORS = ".taken", 10_000  # the run remembers what was taken from the latest of them
 NAME = re.compile(r"(([0-9a-f]{12})-(\d{8})-(\d+)\.npz)(\.taken)?")  # actor, number of its shard, samples
 LOOK = 1.0  # seconds between looks for checkpoints, or for shards where there is nothing else to do
 LEFTOVER = 3600.0  # seconds after which nobody is still writing a file
@@ -136,7 +136,7 @@ class Inbox:
 
     def take(self, collected: SelfPlayResult, first: int, step: int) -> int:
         """Adds the games of all shards that wait to an iteration, numbered from `first`; returns how many. step: the
-        run's, from which on there are no networks, but for those of checkpoints that a resumed run is yet to reach."""
+        run's; the networks of shards may be as new as it or as the newest checkpoint, whichever is later."""
         number, newest, held = 0, self._signals.retry_io(checkpoints.paths, self.directory.parent)[-1:], set()
         step = max(1, step, *map(checkpoints.step_of, newest))
         for shard in waiting(self.directory):
@@ -178,7 +178,7 @@ class Inbox:
     def wait(self) -> None:
         """Waits for shards a moment; says so where none came for a minute."""
         if time.monotonic() - self._quiet_since > 60:
-            self._signals.log(f"waiting for games of actors: zerogo selfplay --watch {self.directory.parent}")
+            self._signals.log(f"waiting for games from actors: zerogo selfplay --watch {self.directory.parent}")
             self._quiet_since = float("inf")
         time.sleep(LOOK)
 
@@ -209,7 +209,7 @@ class Inbox:
             if about[name] != now:
                 raise InputError(f"shard {path} belongs to another run: its {name} is {about[name]}, not {now}")
         if (about["actor"], about["shard"]) != (shard.actor, shard.number):
-            raise InputError(f"shard {path} is {about['shard']} of {about['actor'][:40]}; its name says another")
+            raise InputError(f"shard {path} contains shard {about['shard']} of {about['actor'][:40]}; its name differs")
         if wrong := _of_games(about["games"], samples, shard.samples) or self._of_samples(samples, about, step):
             raise InputError(f"shard {path} {wrong}")
         for part in torch.arange(len(samples)).split(sanity_checks.MOST_SAMPLES):
@@ -313,7 +313,7 @@ class Actor:
         number = min(settings.games_per_iteration, MOST_GAMES)
         self.selfplay.play(number, None, self._show, False, self.collected, self._pauses)
         is_due = self.signals.snapshot_requested or time.monotonic() - self._written >= settings.snapshot_seconds
-        if self.collected.is_whole or is_due:
+        if self.collected.is_complete or is_due:
             self.signals.snapshot_requested = False
             self._write()
         self.signals.leave_if_asked()
@@ -365,7 +365,7 @@ class Actor:
     def _use(self, newest: Checkpoint) -> None:
         config, run = with_overrides(newest.config, [*MEASURED, *self.overrides]), int(newest.counters.get("begun", 0))
         if not config.replay.external:
-            what = f"the run {self.directory} does not accept games of actors"
+            what = f"the run {self.directory} does not accept games from actors"
             raise InputError(f"{what}; resume it with replay.external=true")
         player = load_player(self.directory, newest.counters.get("players", []), self.signals.log) or newest
         self.config, self.step, of = config, player.step, (run, config.game, config.search, config.selfplay)
@@ -391,7 +391,7 @@ class Actor:
 
     def _write(self) -> None:
         """Writes the finished games, if there are any, as a shard; an iteration of games without samples is dropped."""
-        if self.collected.is_whole and not self.collected.samples:
+        if self.collected.is_complete and not self.collected.samples:
             self.collected = SelfPlayResult()
         if self.collected.samples:
             self.selfplay.resignation.update()

@@ -59,8 +59,8 @@ def require_learnable(config: Config) -> None:
     """Raises InputError for a batch that the samples of no window would ever earn."""
     largest = int(config.replay.reuse * window(FAR, config.replay))
     if config.training.batch > largest:
-        what = f"training.batch is {config.training.batch}, but the window earns at most {largest} samples"
-        raise InputError(f"{what} (replay.reuse times its size), so nothing would be learned; lower it to that")
+        what = f"training.batch is {config.training.batch}, but the window allows at most {largest} training samples"
+        raise InputError(f"{what} (replay.reuse times its size), so training never starts; lower the batch to that")
 
 
 def least_samples(config: Config) -> int:
@@ -70,7 +70,7 @@ def least_samples(config: Config) -> int:
 
 
 def require_shares(config: Config, number: int) -> None:
-    """Raises InputError for settings that so many ranks can't share."""
+    """Raises InputError for settings that this number of ranks can't share."""
     if config.training.batch % number:
         batch, near = config.training.batch, max(1, config.training.batch // number) * number
         what = f"training.batch is {batch}, which {number} processes cannot share equally"
@@ -177,7 +177,7 @@ def plan_disk(config: Config, games: float, device: torch.device) -> str:
     kinds = ", ".join(f"{name} {_size(size)}" for name, size in files.items())
     if total > room:
         what = "pipeline.keep_checkpoints and keep_games, and replay.capacity"
-        raise InputError(f"{place} may grow to {_size(total)} ({kinds}); {_size(room)} are free: lower {what}")
+        raise InputError(f"{place} may grow to {_size(total)} ({kinds}), but only {_size(room)} is free: lower {what}")
     return f"{_size(total)} of disk at most ({kinds})"
 
 
@@ -200,7 +200,7 @@ def _planned(config: Config, needed: dict[str, float], device: torch.device) -> 
     fits = int(0.9 * now * room / needed[largest])
     way_out = f"{largest}={fits} would fit" if fits > 0 else "take smaller settings"
     kinds = ", ".join(f"{name} {_size(size)}" for name, size in needed.items())
-    raise InputError(f"{_size(total)} of memory are planned ({kinds}); {_size(free)} are free: {way_out}")
+    raise InputError(f"{_size(total)} of memory is planned ({kinds}), but only {_size(free)} is free: {way_out}")
 
 
 def _size(size: float) -> str:
@@ -235,10 +235,10 @@ def fit_to_device(
 ) -> tuple[Config, str]:
     """Returns the config with numbers for selfplay.slots 0 and search.leaves 0, and why these; "" where both are set.
 
-    The evaluator is timed on positions of random games in growing batches, then whole moves in half the batch that it
-    takes and in larger ones, as the cost of a move beside the network comes once for all games. most_games: the largest
-    number of any use. cap: more games are not wanted, and where memory has room for so many no search takes several
-    leaves in a step in their place."""
+    The evaluator is timed first, on positions of random games in growing batches. Then whole moves are timed, from half
+    the batch found so far upwards: what a move costs besides the network is shared by all games. most_games: an upper
+    limit besides memory. cap: the largest number that is wanted; where memory has room for it, search.leaves=0 becomes
+    1."""
     search, settings = config.search, config.selfplay
     games, leaves = settings.slots, search.leaves
     if games and leaves:

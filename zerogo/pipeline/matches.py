@@ -144,7 +144,7 @@ class Matches:
                 names = list(dict.fromkeys(name for one in paired or here for name in (one.name_a, one.name_b)))
                 (folder := directory / f"{size}x{size}" if game.sizes else directory).mkdir(exist_ok=True)
                 ratings = rating_table(names, paired) if paired else []
-                print(f"  {write_report(folder, here, names, ratings, checkpoint.config.to_dict())} shows them")
+                print(f"  report: {write_report(folder, here, names, ratings, checkpoint.config.to_dict())}")
         return numbers
 
     def play(
@@ -251,7 +251,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
         yield from _standing(folder, size, player.name, list(earlier), where, area)
     if of_gate:
         rate = sum(float(one.points_a.sum()) for one in of_gate) / sum(one.num_games for one in of_gate)
-        yield f"  {100 * rate:.1f} % of the points against {of_gate[0].name_b}, which plays self-play", {OF_GATE: rate}
+        yield f"  {100 * rate:.1f} % of the points against {of_gate[0].name_b}, the self-play network", {OF_GATE: rate}
 
 
 def _standing(
@@ -276,7 +276,7 @@ def apply_gate(
     no new ones. least: the gate, 0 for none. A checkpoint that had no opponent, as the player's file is gone, plays."""
     if not least or shown is None or shown.get(OF_GATE, 1.0) < least or step in players[-1:]:
         return players
-    note(f"step {step} plays self-play from now on")
+    note(f"step {step} is the self-play network from now on")
     return [*players, step]
 
 

@@ -124,7 +124,7 @@ class Run:
             weights = {"network": start.weights, "averaged": start.averaged_weights}
             self.trainer.load_state_dict(start.trainer | weights)
         if rollback.number:
-            self.replay.redraw(config.run.seed + 2 * rollback.number)
+            self.replay.reseed(config.run.seed + 2 * rollback.number)
         # A run that was killed before its first snapshot begins anew: its earlier logs are dropped.
         logs = (-1, {}) if start is None else (start.step, start.run.get("logs"))
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
@@ -249,28 +249,28 @@ class Run:
     def run(self) -> None:
         """Runs until the config's end, then plays the final matches."""
         with self._line:
-            self._snapshot()  # from here on the run can be resumed
+            self._save_snapshot()  # from here on the run can be resumed
             if self.selfplay is None:
                 self._bootstrap_random_games()
             if self.inbox and distributed.broadcast_from_rank0(self.inbox.has_news, self.state.players):
                 self._sync_ranks()  # which counts the games
-                self._save()
+                self._save_checkpoint()
             self._set_learners(1)
             while self._progress() < 1.0:
                 self._run_iteration()
                 self._apply_match_results()
                 distributed.on_rank0(self._evaluate_if_due)
                 self._handle_requests()
-            self._snapshot()
+            self._save_snapshot()
             with self.signals.interruptible():
                 self._apply_match_results(wait=True)
-        self._save()
+        self._save_checkpoint()
         if self.config.pipeline.final_matches:
             with self.signals.interruptible():
-                self.matches.final(self._checkpoint(), self.telemetry, self.directory)
-            self._save()  # with the results
+                self.matches.final(self._make_checkpoint(), self.telemetry, self.directory)
+            self._save_checkpoint()  # with the results
         self._clock = self._now()  # matches do not count as time of the run
-        self._snapshot()
+        self._save_snapshot()
 
     def _introduce(self, why: str) -> Progress:
         """Prints the device, the kernels and why self-play has its number of slots; returns the progress line."""
@@ -317,7 +317,7 @@ class Run:
         return bool(is_asked), bool(is_over)
 
     def _facts(self, now: float, is_over: bool = False) -> list[float]:
-        """Returns what this rank tells the others when they sync."""
+        """Returns the numbers of which `_sync_ranks` takes the largest over the ranks."""
         used = 0 if self.selfplay is None else self.selfplay.next_game
         steps = RANK_SYNC_SECONDS / self._step_seconds if distributed.is_rank0() and self._step_seconds else 1.0
         seconds = self.state.seconds + (now - self._clock if distributed.is_rank0() else 0.0)
@@ -354,7 +354,7 @@ class Run:
             self._set_learners(learners)
         distributed.on_rank0(self._chart, collected, numbers)
         if self.state.seconds - self.state.last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
-            self._save()
+            self._save_checkpoint()
         tags, total = {"loss": "train/loss", "length": "selfplay/game_length_plies"}, str(self.state.finished)
         self.shown.values |= {"games": total} | {name: numbers[tag] for name, tag in tags.items() if tag in numbers}
         self._show()
@@ -373,7 +373,7 @@ class Run:
             self._sync_at = self._now() + min(RANK_SYNC_SECONDS, expected)  # from now on, so there is time for a step
             number = finished + (left if self._game_seconds else distributed.local_count(left))
             self.selfplay.play(number, self._end(), self._show, True, collected, self._pauses)
-            if distributed.all_ranks_true(collected.is_whole):
+            if distributed.all_ranks_true(collected.is_complete):
                 break
             self._handle_requests()
         if played := self._games_elsewhere + len(collected.lengths) - ahead:
@@ -424,7 +424,7 @@ class Run:
         over. Collective call, as `_sync_ranks`."""
         is_asked, is_over = self._sync_ranks(is_over, finish)
         if is_asked:
-            self._snapshot()
+            self._save_snapshot()
             if number := int(distributed.all_reduce_max([self.signals.exit_signal])[0]):
                 self.signals.exit_signal = number  # a signal meanwhile is not lost
                 self.signals.log(f"the run is saved; zerogo train --resume {self.config.run.options} continues it")
@@ -548,7 +548,7 @@ class Run:
             self.signals.snapshot_requested = True  # before `limits.remove_old_files` removes an earlier player's file
             self.selfplay.set_network(*self._player())
             if self.inbox:
-                self._save()
+                self._save_checkpoint()
 
     def _evaluate_if_due(self) -> None:
         """Starts background matches of this step if they are due."""
@@ -556,9 +556,9 @@ class Run:
         by_time = settings.every_minutes and self.state.seconds - begun >= 60 * settings.every_minutes
         by_iterations = settings.every_iterations and self.state.iterations % settings.every_iterations == 0
         if (by_time or by_iterations) and self._progress() < 1.0 and not self.background_matches.running:
-            self.background_matches.start(self._save(), self.trainer.steps, self.state.seconds)
+            self.background_matches.start(self._save_checkpoint(), self.trainer.steps, self.state.seconds)
 
-    def _checkpoint(self) -> Checkpoint:
+    def _make_checkpoint(self) -> Checkpoint:
         """Returns a checkpoint, with samples that no shard holds yet, but without games in progress or played ahead."""
         state, replay = self.trainer.state_dict(), self.replay.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
@@ -570,7 +570,7 @@ class Run:
         contents = weights, averaged, state, generators, counters, run
         return Checkpoint(self.config, self.trainer.steps, *contents, revision=self.revision)
 
-    def _snapshot(self) -> None:
+    def _save_snapshot(self) -> None:
         """Saves a snapshot, from which the run resumes bit for bit."""
         self._require_finite()
         self._sync_ranks()
@@ -587,7 +587,7 @@ class Run:
         self.signals.snapshot_requested = False
 
     def _write_snapshot(self, iteration: Iteration, spent: float) -> None:
-        begun, snapshot = time.monotonic() - spent, self._checkpoint()  # without the time of earlier tries
+        begun, snapshot = time.monotonic() - spent, self._make_checkpoint()  # without the time of earlier tries
         self.telemetry.trim()
         snapshot.run |= {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
         snapshot.run |= {"format": snapshots.FORMAT, "iteration": iteration.state_dict()}
@@ -596,7 +596,7 @@ class Run:
         self.snapshots.write(snapshot, begun)
         self.replay.after_snapshot()
 
-    def _save(self) -> Path:
+    def _save_checkpoint(self) -> Path:
         """Writes a checkpoint and returns its path; removes checkpoints and games that the settings do not keep."""
         self.state.last_checkpoint = self.state.seconds
         if not distributed.is_rank0():
@@ -604,7 +604,7 @@ class Run:
         self.state.saved += [self.trainer.steps] if self.trainer.steps not in self.state.saved[-1:] else []
         path = checkpoints.path_of(self.directory, self.trainer.steps)
         logs = {"logs": self.signals.retry_io(self.telemetry.sizes)}
-        self.signals.retry_io(checkpoints.save, path, replace(self._checkpoint(), run=logs))
+        self.signals.retry_io(checkpoints.save, path, replace(self._make_checkpoint(), run=logs))
         kept = self.state.saved, self.state.players, self.background_matches.path
         self.signals.retry_io(limits.remove_old_files, self.config, path, *kept)
         return path

@@ -47,8 +47,8 @@ class SanityCheck:
 CHECKS: dict[str, SanityCheck] = {
     "target_on_illegal_moves": SanityCheck(0, 1e-3, "policy targets have weight on illegal moves", is_exact=True),
     "target_on_stones": SanityCheck(0, 1e-3, "the trainer rotates policy and board differently", is_exact=True),
-    "ownership_less_score": SanityCheck(0, 0.5, "owned points and komi do not add up to the score", is_exact=True),
-    "value_less_ownership": SanityCheck(0, 0, "the result and the score have different winners", is_exact=True),
+    "ownership_score_gap": SanityCheck(0, 0.5, "owned points and komi do not add up to the score", is_exact=True),
+    "value_ownership_gap": SanityCheck(0, 0, "the result and the score have different winners", is_exact=True),
     "new_samples_age_iterations": SanityCheck(0, 3, "the newest samples come from an old network"),
     "value_of_decided": SanityCheck(0.3, 1, "the value has the wrong sign in decided positions", warm_up=500),
     "ownership_of_decided": SanityCheck(0.3, 1, "the ownership has the wrong sign in decided positions", warm_up=500),
@@ -83,7 +83,7 @@ class SanityChecks:
             if check.low <= number <= check.high:
                 self.unhealthy.discard(name)
                 continue
-            healthy = f"healthy is {check.low:g} to {check.high:g}"
+            healthy = f"the healthy range is {check.low:g} to {check.high:g}"
             sentence = f"sanity/{name} is {number:.3g} at step {step}; {healthy}: {check.points_to}"
             if self.stops and check.is_exact:
                 raise InputError(f"{sentence}; the run stops (pipeline.sanity_checks=warn only warns)")
@@ -110,8 +110,8 @@ def of_samples(samples: Samples) -> dict[str, float]:
     owned = samples.ownership.to(torch.float32).sum((1, 2)) + komi
     numbers = {
         "target_on_illegal_moves": _maximum(illegal[learned]),
-        "ownership_less_score": _maximum((owned - samples.score).abs()[is_known]),
-        "value_less_ownership": _maximum((samples.value - owned.sign()).abs()[is_known]),
+        "ownership_score_gap": _maximum((owned - samples.score).abs()[is_known]),
+        "value_ownership_gap": _maximum((samples.value - owned.sign()).abs()[is_known]),
     }
     points = samples.size.to(torch.float32) ** 2
     filled = (state.stones != 0).sum((1, 2)) / points
@@ -138,22 +138,22 @@ def of_games(collected: SelfPlayResult, samples: Samples) -> dict[str, float]:
 
 
 def of_network(samples: Samples, evaluator: Evaluator) -> dict[str, float]:
-    """Returns what a network says of an iteration's samples, by tag: float values in the view of the side to move."""
+    """Returns what a network says of an iteration's samples, by tag."""
     last = _thinned(samples.map(lambda tensor: tensor[samples.reply < 0]), MOST_SAMPLES)
     numbers = _of_decided(last, evaluator) if len(last) else {}
     some = _thinned(samples, MOST_TURNED * 4)
     device = evaluator.network.device
     numbers["value_spread"] = float(evaluator(some.state().to(device)).value.std())
     state = _thinned(some, MOST_TURNED).state().to(device)
-    turned = torch.stack([evaluator.evaluate_turned(state, turn).prior for turn in range(symmetry.NUM_SYMMETRIES)])
+    turned = torch.stack([evaluator.evaluate_in_symmetry(state, turn).prior for turn in range(symmetry.NUM_SYMMETRIES)])
     numbers["symmetry_spread"] = float((turned - turned.mean(0)).abs().sum(-1).mean() / 2)
     return _tagged(numbers)
 
 
 def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
-    """Returns how often value and ownership have the right sign in last positions of games, whose scores the rules
-    tell, with either side to move: the share of the colour that fares worse. On 5x5 a move more may still turn a game,
-    so that 0.6 was seen in a healthy run; a flipped sign gives nearly 0."""
+    """Returns how often value and ownership have the right sign in final positions, whose scores follow from the rules:
+    the smaller of the shares with Black and with White to move. On 5x5 one more move may still turn a game, so 0.6 was
+    seen in a healthy run; a flipped sign gives nearly 0."""
     state = last.state()
     black, owners = scoring.final_score_black(state), scoring.final_ownership_black(state)
     standing, holders = scoring.result_black(state)
@@ -199,7 +199,7 @@ def _tagged(numbers: Mapping[str, float]) -> dict[str, float]:
 
 
 def _thinned(samples: Samples, limit: int) -> Samples:
-    """Returns at most so many samples, spread evenly over all."""
+    """Returns at most `limit` samples, spread evenly over all."""
     if len(samples) <= limit:
         return samples
     return samples.select(torch.arange(limit) * len(samples) // limit)

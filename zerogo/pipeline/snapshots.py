@@ -128,7 +128,7 @@ def _load(path: Path) -> Checkpoint:
     weights that are not finite."""
     start = checkpoint.load(path)
     if start.run.keys() - {"logs"} and start.run.get("format") != FORMAT:
-        what = f"snapshot {path} is of format {start.run.get('format', 1)}, this zerogo resumes from format {FORMAT}"
+        what = f"snapshot {path} has format {start.run.get('format', 1)}, but this zerogo resumes only format {FORMAT}"
         raise InputError(f"{what}; a checkpoint can be resumed from instead")
     if not start.trainer:
         what = f"checkpoint {path} holds only a network, so no run can be resumed from it"
@@ -175,7 +175,7 @@ def changes(old: Config, new: Config) -> list[str]:
 
 
 def of_all_ranks(result: SelfPlayResult) -> SelfPlayResult:
-    """Returns the results of all ranks joined. Of several ranks without the games, which are written as SGF before.
+    """Returns the results of all ranks joined; with several ranks, without `games`, which were written as SGF before.
     Collective call."""
     if distributed.world_size() == 1:
         return result
@@ -188,7 +188,7 @@ def join_results(results: list[SelfPlayResult]) -> SelfPlayResult:
     if len(results) == 1:
         return results[0]
     joined = {name: sum((getattr(one, name) for one in results[1:]), first) for name, first in vars(results[0]).items()}
-    joined |= {"seconds": max(one.seconds for one in results), "is_whole": all(one.is_whole for one in results)}
+    joined |= {"seconds": max(one.seconds for one in results), "is_complete": all(one.is_complete for one in results)}
     result = SelfPlayResult(**joined)
     if result.samples:
         samples = Samples.cat(result.samples)

@@ -92,16 +92,16 @@ class Analyst(SearchPlayer):
     device: torch.device
 
     @torch.inference_mode()
-    def evaluate(self, states: board.State, quick: bool = False, turn: int | None = None) -> Evaluation:
+    def evaluate(self, states: board.State, quick: bool = False, index: int | None = None) -> Evaluation:
         """Returns an evaluation without a search, with ownership and score. For a network without these heads, playouts
         give the ownership, and its sum less komi is the score.
 
-        quick: whether one symmetry is used instead of all eight. turn: the symmetry to use, 0 to 7, None for the usual
-        ones; it does not affect playouts."""
+        quick: whether one symmetry is used instead of all eight. index: the symmetry to use, 0 to 7, None for the
+        usual ones; it does not affect playouts."""
         if isinstance(self.evaluator, Evaluator):  # no network has seen a game that is over
             states = without_second_pass(states)
-        if turn is not None and isinstance(self.evaluator, Evaluator):
-            evaluation = self.evaluator.evaluate_turned(states, turn)
+        if index is not None and isinstance(self.evaluator, Evaluator):
+            evaluation = self.evaluator.evaluate_in_symmetry(states, index)
         else:
             evaluation = (self.quick if quick else self.evaluator)(states)
         ownership, score = evaluation.ownership, evaluation.score

@@ -27,8 +27,8 @@ from zerogo.players.status import Status, TimeLimit, alive_points, indices, judg
 from zerogo.sgf.record import with_to_play
 
 CERTAIN = 0.9  # a point is decided if its ownership is as large, for either side
-FREE = 0.02  # passing costs nothing if its value is so little below the best move's
-TIDY = 0.1  # a capture or a move that goes on may be worth so much less than the best move
+FREE = 0.02  # passing costs nothing if its value is at most this far below the best move's
+TIDY = 0.1  # a capture or a move that goes on may be worth this much less than the best move
 SURE_VISITS = 8  # a move's value is taken from the search as it is if it was visited so often
 FEW_STONES = 0.25  # of the points have a stone: it is too early to end a game
 UNDECIDED = 2 / 3  # mean ownership, of either side, below which much of the board is unsettled

@@ -22,7 +22,7 @@ CAPACITY = 20_000
 NODES_A_SIMULATION = 4  # of the tree: half of it is for what is kept from the last move
 MAX_KEPT_TREES = 12  # positions whose trees are kept for an undo
 
-# Of one game, for Black and for White: from how many plies behind the root on each of the A actions may be played.
+# Of one game, for Black and for White: from how many plies below the root on each of the A actions may be played.
 Restrictions = tuple[tuple[int, ...], tuple[int, ...]]
 Entry = tuple[Colour, Collection[int], int]  # whose moves, which actions, for how many plies
 
@@ -145,7 +145,7 @@ class AnalysisSession:
         return int(search_state.done) - before
 
     def run(self, simulations: int, interrupted: Callable[[], bool] = lambda: False) -> int:
-        """Runs so many simulations, fewer in a full tree or if `interrupted`; returns how many."""
+        """Runs this many simulations, fewer in a full tree or if `interrupted`; returns how many."""
         done = 0
         while done < simulations and not interrupted() and (more := self.step(simulations - done)):
             done += more
@@ -184,7 +184,7 @@ class AnalysisSession:
         """Gives the search the free nodes of the tree as its budget; returns whether it can simulate."""
         search_state = self._search_state
         room = search_state.tree.num_nodes - 1 - int(search_state.tree.size)
-        self._search.begin(search_state, self._game_index, min(room, search_state.longest), self.seed)
+        self._search.begin(search_state, self._game_index, min(room, search_state.max_budget), self.seed)
         return bool(search_state.unspent)
 
     def _grow(self) -> bool:

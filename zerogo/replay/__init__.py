@@ -178,7 +178,7 @@ class Replay:
 
     def can_sample(self, batch: int) -> bool:
         """Returns whether there are samples, and credit for a batch."""
-        return self.credit >= batch and len(self._window_numbers(held=False)) > 0
+        return self.credit >= batch and len(self._window_numbers(held_out=False)) > 0
 
     def sample_batch(self, batch: int) -> TrainingBatch:
         """Returns a batch drawn uniformly, with replacement, from the window's games that are not held out, and spends
@@ -188,11 +188,11 @@ class Replay:
         assert self.can_sample(batch), f"a batch of {batch} with a credit of {self.credit:.0f}; ask can_sample first"
         self.credit -= batch
         self.num_drawn += batch
-        return self._draw(batch, self._window_numbers(held=False), self._generator)
+        return self._draw(batch, self._window_numbers(held_out=False), self._generator)
 
     def validation_batch(self, batch: int) -> TrainingBatch | None:
         """Returns a batch of the window's held-out games, None while none has a policy target. Costs no credit."""
-        numbers = self._window_numbers(held=True)
+        numbers = self._window_numbers(held_out=True)
         is_learned = self._columns["is_learned"][numbers % self.settings.capacity]
         return self._draw(batch, numbers, self._validation_generator) if is_learned.any() else None
 
@@ -215,10 +215,10 @@ class Replay:
         """Returns the slots of the newest samples, oldest first: int64 [number]."""
         return torch.arange(self._num_stored - number, self._num_stored) % self.settings.capacity
 
-    def _window_numbers(self, held: bool) -> Tensor:
+    def _window_numbers(self, held_out: bool) -> Tensor:
         """Returns the numbers of the window's held-out or other samples, ascending: int64. Sample i lies in slot i %
         capacity."""
-        pieces = self._numbers[held]
+        pieces = self._numbers[held_out]
         if len(pieces) > 1:
             numbers = torch.cat(pieces)
             pieces[:] = [numbers[torch.searchsorted(numbers, self._num_stored - len(self)) :]]
@@ -235,12 +235,12 @@ class Replay:
         made_at = sum(int(steps.sum()) for steps in self._in_window("network_step"))
         return {
             "samples": float(self.total),
-            "held": float(len(self)),
+            "in_memory": float(len(self)),
             "window": float(self.window),
             "credit": self.credit,
             "reuse": self.num_drawn / max(1, self.total),
             "age_steps": float(network_step * self.window - made_at) / size,
-            "validation_share": len(self._window_numbers(held=True)) / size,
+            "validation_share": len(self._window_numbers(held_out=True)) / size,
             "learned_share": sum(int(learned.sum()) for learned in self._in_window("is_learned")) / size,
             "memory_bytes": float(self._ring.nbytes),
         }
@@ -323,10 +323,10 @@ class Replay:
         self._generator.set_state(state["generator"].cpu())
         self._validation_generator.set_state(state["validation_generator"].cpu())
         self.credit = self._most_credit(state["credit"])
-        for held in (True, False):
-            self._window_numbers(held)  # so that those of a rank that draws no batches do not pile up
+        for held_out in (True, False):
+            self._window_numbers(held_out)  # so that those of a rank that draws no batches do not pile up
 
-    def redraw(self, seed: int) -> None:
+    def reseed(self, seed: int) -> None:
         """Reseeds the draws of batches, because the next batches led to a divergence."""
         self._generator.manual_seed(seed)
 

@@ -116,7 +116,7 @@ def _read_arrays(archive: zipfile.ZipFile, where: str) -> dict[str, np.ndarray]:
             read_header = HEADERS[np.lib.format.read_magic(file)]
             shape, _, dtype = read_header(file)
         if math.prod(shape) * dtype.itemsize > member.file_size:
-            raise InputError(f"{where} is refused: its {member.file_size} bytes of an array stand for more")
+            raise InputError(f"{where} is refused: an array's header claims more than its {member.file_size} bytes")
         with archive.open(member) as file:
             arrays[member.filename.removesuffix(".npy")] = np.lib.format.read_array(file, allow_pickle=False)
     return arrays

@@ -103,13 +103,13 @@ class RulesBatch(TensorFields):
         )
 
     def at(self, game: int) -> Rules:
-        """Returns the rules of one game (reads the host)."""
+        """Returns the rules of one game (the host reads the tensors)."""
         size, komi, superko, suicide, scoring = (tensor[game].item() for tensor in self.tensors())
         return Rules(size, komi, SUPERKO[superko], suicide, SCORING[scoring])
 
 
 def own_actions(size: Tensor, board_size: int) -> Tensor:
-    """Returns which action of its own board each action of a batch of side N is: sizes int32 [B] -> int64 [B, A].
+    """Returns for each action of an N x N board the action on the game's own board: sizes int32 [B] -> int64 [B, A].
 
     The last, the pass, is size * size; points off a game's board get 0, which has no meaning there."""
     return _own_actions(board_size, size.device)[size.to(torch.int64)]

@@ -53,7 +53,7 @@ def to_gtp(action: int, size: int) -> str:
 
 
 def vertices(actions: Iterable[int], size: int) -> str:
-    """Returns the GTP vertices of actions, between spaces."""
+    """Returns the GTP vertices of actions, separated by spaces."""
     return " ".join(to_gtp(action, size) for action in actions)
 
 
@@ -69,7 +69,7 @@ def from_gtp(text: str, size: int) -> int:
             return row * size + column
     last = f"{GTP_COLUMNS[size - 1]}{size}"
     allowed = f"allowed on {size}x{size} are A1 to {last} (no column I) and pass"
-    raise InputError(f"GTP vertex: {quote(text)} is none; {allowed}")
+    raise InputError(f"GTP vertex: {quote(text)} is not one; {allowed}")
 
 
 def to_sgf(action: int, size: int) -> str:
@@ -83,7 +83,7 @@ def to_sgf(action: int, size: int) -> str:
 def from_sgf(text: str, size: int) -> int:
     """Returns the action of an SGF move: a point index, or size * size for a pass, which is empty or up to 19x19 `tt`.
 
-    Raises `InputError` for anything else; capitals are the points beyond 26 of larger boards, so they are not folded.
+    Raises `InputError` for anything else; capitals name lines beyond the 26th of larger boards, so case matters.
     """
     if text == SGF_PASS or (text == SGF_OLD_PASS and size <= 19):
         return size * size
@@ -92,7 +92,7 @@ def from_sgf(text: str, size: int) -> int:
     last = SGF_LETTERS[size - 1]
     passes = "the empty text or tt" if size <= 19 else "the empty text"
     allowed = f"allowed on {size}x{size} are aa to {last}{last}, and {passes} for a pass"
-    raise InputError(f"SGF point: {quote(text)} is none; {allowed}")
+    raise InputError(f"SGF point: {quote(text)} is not one; {allowed}")
 
 
 def max_fixed_handicap(size: int) -> int:

@@ -26,9 +26,9 @@ from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Nodes, SearchState, Tree, backup, keep_subtree_, nodes_at, reset_
 from zerogo.system.tensors import send
 
-# An evaluator takes leaves or root states, and by name legal (bool [K, A]) and key (int64 [K], for random draws). It
-# returns an object with prior [K, A], 0 on illegal moves, sums to 1; value [K] of the side to move, in [-1, 1]; and, in
-# a search that keeps scores, score [K] in points.
+# An evaluator takes leaves or root states, and the keyword arguments legal (bool [K, A]) and key (int64 [K], for random
+# draws). It returns an object with prior [K, A], 0 on illegal moves, sums to 1; value [K] of the side to move, in
+# [-1, 1]; and, in a search that keeps scores, score [K] in points.
 Evaluate = Callable[..., Any]
 
 
@@ -83,21 +83,21 @@ class Search:
 
         search_state: the last result's, after `advance` to these states. game_ids: int64 [B], by default 0, 1, …;
         random draws depend on seed, game id and ply. explore: whether to add root noise."""
-        longest = budget if isinstance(budget, int) else int(budget.max()) if budget.numel() else 0
-        search_state = search_state or self.init(states, longest)
+        max_budget = budget if isinstance(budget, int) else int(budget.max()) if budget.numel() else 0
+        search_state = search_state or self.init(states, max_budget)
         search_state.states = states
         games = torch.arange(search_state.num_games, device=search_state.budget.device)
         self.begin(search_state, games, budget, seed, game_ids=game_ids, explore=explore)
         self.run_simulations(search_state)
         return self.result(search_state, games)
 
-    def init(self, states: Any, longest: int) -> SearchState:
-        """Returns a search state of empty trees, each with room for `longest` simulations and, with
+    def init(self, states: Any, max_budget: int) -> SearchState:
+        """Returns a search state of empty trees, each with room for `max_budget` simulations and, with
         `settings.keep_tree`, for a kept subtree of as many nodes."""
         num_actions, words = states.num_actions, self.game.pack(states)
-        num_nodes = (2 * longest if self.settings.keep_tree else longest) + 2  # the root, and NULL_NODE
+        num_nodes = (2 * max_budget if self.settings.keep_tree else max_budget) + 2  # the root, and NULL_NODE
         tree = Tree.empty(words.shape[0], num_nodes, num_actions, words.shape[1], words.device, self.keeps_scores)
-        return SearchState.of(states, tree, num_actions, longest)
+        return SearchState.of(states, tree, num_actions, max_budget)
 
     def begin(
         self,
@@ -112,17 +112,17 @@ class Search:
     ) -> None:
         """Starts the next search of some games: evaluates new roots, draws the noise, sets the budgets.
 
-        games: int64 [K], ascending. budget: int or int64 [K], at most `search_state.longest`; 0 for no search.
+        games: int64 [K], ascending. budget: int or int64 [K], at most `search_state.max_budget`; 0 for no search.
         explore: bool or bool [K], whether to add root noise. new_roots: int64 [n] on the host, indices into `games`
         where the root must be evaluated, because there is no tree or it has too little room for the budget; by default
         the host reads from the device which these are."""
-        tree, longest = search_state.tree, search_state.longest
+        tree, max_budget = search_state.tree, search_state.max_budget
         budgets = budget if isinstance(budget, Tensor) else torch.full_like(games, budget)
         if budgets.shape != games.shape:
             raise ValueError(f"begin: budgets of shape {list(budgets.shape)} for {len(games)} games")
         largest = budget if isinstance(budget, int) else int(budget.max()) if new_roots is None else 0
-        if largest > longest:
-            raise ValueError(f"begin: a budget of {largest} simulations in trees made for {longest}")
+        if largest > max_budget:
+            raise ValueError(f"begin: a budget of {largest} simulations in trees made for {max_budget}")
         plies = select_games(search_state.states.ply, games)
         move_key = rng.key(seed, games if game_ids is None else game_ids, plies)
         search_state.repeated_states = None
@@ -155,7 +155,7 @@ class Search:
         noise = rng.gumbel(keys, nodes.prior.shape[1], places)
         search_state.gumbel[games] = torch.where(explores, noise, 0.0)
         search_state.root_prior[games] = nodes.prior
-        moves = nodes.is_open, budgets, self.settings.max_considered, search_state.longest
+        moves = nodes.is_open, budgets, self.settings.max_considered, search_state.max_budget
         search_state.target_visits[games] = gumbel.by_simulation(*moves, gumbel.considered_visits)
         search_state.phase_end[games] = gumbel.by_simulation(*moves, gumbel.phase_ends, self.settings.leaves)
 
@@ -180,7 +180,7 @@ class Search:
         self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, new_roots: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Returns the legal moves of the roots, bool [K, A], and a tuple: the games with new roots, int64 [n], and what
-        `roots_of` returns for them; it is empty if no root is new. new_roots: see `begin`."""
+        `evaluate_new_roots` returns for them; it is empty if no root is new. new_roots: see `begin`."""
         states, tree = search_state.states, search_state.tree
         states = states if len(games) == search_state.num_games else states.select(games)
         legal = self.game.root_legal(states)
@@ -196,12 +196,12 @@ class Search:
             index = send(torch.cat([new_roots, new_roots[-1:].expand(size - number)]), games.device)
             states, chosen = states.select(index), [part.index_select(0, index) for part in chosen]
         games, some_legal, keys = chosen
-        roots = self.roots_of(states, some_legal, rng.key(keys, Purpose.ROOT_SYMMETRY))
+        roots = self.evaluate_new_roots(states, some_legal, rng.key(keys, Purpose.ROOT_SYMMETRY))
         return legal, tuple(part[:number] for part in (games, *roots))
 
     def _write_roots(self, search_state: SearchState, games: Tensor, *roots: Tensor) -> None:
         """Empties the trees of games (int64 [n]) and writes their roots; counts the trees that were dropped for lack of
-        room. All moves are UNVISITED afterwards; the caller marks illegal ones. roots: see `roots_of`."""
+        room. All moves are UNVISITED afterwards; the caller marks illegal ones. roots: see `evaluate_new_roots`."""
         tree, (words, prior, value, finished, *score) = search_state.tree, roots
         search_state.overflowed += (tree.size[games] > 0).sum()
         self.reset_trees(search_state, games, search_state.states)
@@ -215,7 +215,7 @@ class Search:
         tree.parent[:, ROOT].index_fill_(0, games, NULL_NODE)
         tree.size.index_fill_(0, games, 1)
 
-    def roots_of(self, states: Any, legal: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
+    def evaluate_new_roots(self, states: Any, legal: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
         """Returns the data of root nodes: words, priors float32 [K, A], values float32 [K], finished bool [K], and, if
         the search keeps them, scores float32 [K]."""
         evaluation = self.root_evaluator(states, legal=legal, key=keys)
@@ -311,7 +311,7 @@ class Search:
 
     def advance(self, search_state: SearchState, games: Tensor, actions: Tensor, states: Any) -> None:
         """Makes the child by the played action the root, in some games: games, actions int64 [K]. states: the root
-        states of all games after the moves. Off the CPU, games with an action below 0 stay unchanged."""
+        states of all games after the moves. Except on the CPU, games with an action below 0 stay unchanged."""
         search_state.states = states
         if self.settings.keep_tree:
             keep_subtree_(search_state.tree, games, actions, search_state.deepest)
@@ -355,9 +355,9 @@ def expand_and_backup(
 ) -> None:
     """Writes the new nodes, marks moves that repeat a position as ILLEGAL, and counts and backs up the simulations.
 
-    prior: float32 [K, A], value: float32 [K], the network's; finished positions get their result instead. score:
-    float32 [K], the network's or the finished board's, if the tree keeps scores. A simulation whose move repeats a
-    position backs up the mean value and score that the move's node had before the step."""
+    prior: float32 [K, A], value: float32 [K], the network's, for the side to move at the leaf; finished positions get
+    their result instead. score: float32 [K], the network's or the finished board's, if the tree keeps scores. A
+    simulation whose move repeats a position backs up the mean value and score that the move's node had before."""
     fast = kernels.module_for("tree", value.device)
     if fast is not None:
         fast.expand_and_backup(search_state, selection, leaves, prior, value, *score)

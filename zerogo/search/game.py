@@ -177,7 +177,7 @@ class Go(Game):
         in_game = select_games(states.seen[:, : states.ply_bound + 1], path.game_index) == now
         depth = path.depth.unsqueeze(1)
         back = depth - torch.arange(path.path.shape[1], device=now.device)
-        nodes = path.path.masked_fill(back < 0, 0)  # behind the parent any row is valid
+        nodes = path.path.masked_fill(back < 0, 0)  # beyond the parent any row is valid
         first = 3 * states.board_size + HASH
         hashes = path.words[:, first : first + 2].index_select(0, nodes.view(-1)).view(torch.int64)
         on_path = hashes.view_as(nodes) == now

@@ -60,7 +60,7 @@ class StepGraph:
 
     def _shapes(self, states: Any) -> Any:
         """Returns states with shapes in place of tensors, and their host-side numbers: all must stay the same."""
-        return states.with_lasting_bounds().map(lambda tensor: (tensor.shape, tensor.dtype, tensor.device))
+        return states.with_max_bounds().map(lambda tensor: (tensor.shape, tensor.dtype, tensor.device))
 
     def run(self, search_state: Any, steps_left: int) -> bool:
         """Makes a step; returns False if it is too early for a graph, or if the step can't be captured."""
@@ -88,7 +88,7 @@ class StepGraph:
         self.roots, leaves = roots, self.search.settings.leaves
         with torch.inference_mode():  # threads with and without inference mode may write them
             if self.states is None:
-                copied = roots.with_lasting_bounds()
+                copied = roots.with_max_bounds()
                 self.states = copied.map(lambda tensor: tensor.clone(memory_format=torch.contiguous_format))
                 self.repeated_states = self.states.cat([self.states] * leaves) if leaves > 1 else None
                 return

@@ -17,7 +17,8 @@ Table = Callable[..., tuple[int, ...]]  # (moves considered, budget, ...) -> a n
 
 @cache
 def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
-    """Returns for each of n simulations how many new visits the move to try has: sequential halving of m moves.
+    """Returns for each of n = `budget` simulations how many new visits the move to try must have: sequential halving of
+    m = `num_considered` moves.
 
     Every phase gives each of its moves max(1, n / (ceil(log2 m) * moves)) visits, then halves the number of moves, but
     never below 2."""
@@ -37,7 +38,7 @@ def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
 
 @cache
 def phase_ends(num_considered: int, budget: int, leaves: int) -> tuple[int, ...]:
-    """Returns for each simulation how many may be done at the end of its step.
+    """Returns for each simulation how many may be done by the end of the step that begins with it.
 
     Each remaining move gets one more visit, so that no simulation needs the result of another one of its step. Only if
     that would use fewer than half of the leaves, the step may go on to the end of the phase, when moves are dropped."""
@@ -55,7 +56,7 @@ def phase_ends(num_considered: int, budget: int, leaves: int) -> tuple[int, ...]
 
 @cache
 def _rows(table: Table, max_considered: int, budget: int, width: int, device: torch.device, *more: int) -> Tensor:
-    """Returns a table for 0 to max_considered moves: int32 [max_considered + 1, width], 0 behind the budget."""
+    """Returns a table for 0 to max_considered moves: int32 [max_considered + 1, width], 0 beyond the budget."""
     rows = [(*table(moves, budget, *more), *(0,) * (width - budget)) for moves in range(max_considered + 1)]
     return torch.tensor(rows, dtype=torch.int32, device=device)
 

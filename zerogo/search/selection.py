@@ -26,7 +26,7 @@ from zerogo.system.tensors import TensorFields
 class Selection(TensorFields):
     """The paths of K simulations. `select` returns K = num_slots * B of them, number slot * B + game.
 
-    path: int64 [K, D], rows from the root on, undefined behind the end. depth: int64 [K], index of the last node on it.
+    path: int64 [K, D], rows from the root on, undefined beyond the end. depth: int64 [K], index of the last node on it.
     action: int64 [K], the move to try there. is_terminal: bool [K], the last node is a finished position without a
     move. is_used: bool [K], whether a slot is used, the first ones of a game. Unused slots hold valid rows and moves of
     their game, so that indexing is safe. index: int64 [K], ascending, the simulations' numbers."""
@@ -99,7 +99,7 @@ def _choose_at_roots(
     done, new_visits, collided = search_state.done, nodes.visits - search_state.kept_visits, None
     if virtual is not None:
         done, new_visits, collided = done + virtual.started, new_visits + virtual.by_move, virtual.collided
-    now = done.clamp(max=search_state.longest - 1).unsqueeze(1)
+    now = done.clamp(max=search_state.max_budget - 1).unsqueeze(1)
     num_wanted = search_state.target_visits.gather(1, now).squeeze(1).to(torch.float32)
     scores = gumbel.root_scores(nodes, search_state.gumbel, new_visits, num_wanted, settings, collided)
     return scores.argmax(1), children
@@ -127,7 +127,7 @@ def _most_done(search_state: SearchState, settings: SearchConfig) -> Tensor:
     never crosses the end of a halving phase, whose values decide which moves are dropped (`gumbel.phase_ends`)."""
     if settings.algorithm == "puct":
         return search_state.budget
-    now = search_state.done.clamp(max=search_state.longest - 1).unsqueeze(1)
+    now = search_state.done.clamp(max=search_state.max_budget - 1).unsqueeze(1)
     return torch.minimum(search_state.budget, search_state.phase_end.gather(1, now).squeeze(1).to(torch.int64))
 
 

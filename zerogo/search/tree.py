@@ -91,15 +91,15 @@ class SearchState:
     do not count). root_prior: float32 [B, A], with noise if the search explores; the tree keeps the prior without
     noise. forced: float32 [B], k of forced playouts, 0 if the search does not explore. gumbel: float32 [B, A], 0
     without noise. kept_visits: float32 [B, A], visits of the root's children before this search. With Gumbel,
-    target_visits: int32 [B, longest]; entry s: how many new visits a root move must have to be tried in simulation s;
-    phase_end: int32 [B, longest]; entry s: how many simulations may be done after its step (`gumbel.phase_ends`).
+    target_visits: int32 [B, max_budget]; entry s: the new visits that a root move has where simulation s tries it;
+    phase_end: int32 [B, max_budget]; entry s: how many simulations may be done after its step (`gumbel.phase_ends`).
     keys: int64 [B], the current move's key for random symmetries. deepest: int64 [B], a bound of the depth of the
     tree's nodes, the root being 0. depth_bound: the same for all trees, on the host. overflowed: int64 [], kept trees
     dropped because the nodes of their next search would not have fitted. exact_leaves: int64 [2], simulations that
-    ended in a finished position, and in a closed move, without the network. collisions: int64 [], simulations dropped
-    because they reached a node that another one of their step was about to make. repeated_states: the root states once
-    for each of a step's `leaves` simulations, [leaves * B]; None if they must be made anew. graph: the step as a CUDA
-    graph (`search.graph.StepGraph`) or None; a copy has none, since it would hold the original's tree."""
+    did not use the network: in a finished position, and with a move that repeats one, which is then ILLEGAL.
+    collisions: int64 [], simulations dropped because they reached a node that another one of their step was about to
+    make. repeated_states: the root states once for each of a step's `leaves` simulations, [leaves * B]; None if they
+    must be made anew. graph: the step as a CUDA graph (`search.graph.StepGraph`) or None; a copy has none."""
 
     states: Any
     tree: Tree
@@ -121,8 +121,8 @@ class SearchState:
     graph: Any = field(default=None, init=False)
 
     @staticmethod
-    def of(states: Any, tree: Tree, num_actions: int, longest: int) -> SearchState:
-        """Returns a search state of empty trees. longest: the largest budget that a move may get."""
+    def of(states: Any, tree: Tree, num_actions: int, max_budget: int) -> SearchState:
+        """Returns a search state of empty trees. max_budget: the largest budget that a move may get."""
         num_games = tree.size.shape[0]
 
         def _zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
@@ -132,7 +132,9 @@ class SearchState:
         by_game["forced"] = _zeros(num_games, dtype=torch.float32)
         by_move = ("root_prior", "gumbel", "kept_visits")
         by_move = {name: _zeros(num_games, num_actions, dtype=torch.float32) for name in by_move}
-        by_simulation = {name: _zeros(num_games, longest, dtype=torch.int32) for name in ("target_visits", "phase_end")}
+        by_simulation = {
+            name: _zeros(num_games, max_budget, dtype=torch.int32) for name in ("target_visits", "phase_end")
+        }
         counts = {"overflowed": _zeros(), "exact_leaves": _zeros(2), "collisions": _zeros()}
         return SearchState(states, tree, **by_game, **by_move, **by_simulation, **counts, depth_bound=0)
 
@@ -142,7 +144,7 @@ class SearchState:
         return self.budget.shape[0]
 
     @property
-    def longest(self) -> int:
+    def max_budget(self) -> int:
         """The largest budget that a move may get."""
         return self.target_visits.shape[1]
 
@@ -252,9 +254,9 @@ def reset_(tree: Tree, game_index: Tensor, deepest: Tensor | None = None, stays:
 def keep_subtree_(tree: Tree, game_index: Tensor, actions: Tensor, deepest: Tensor) -> None:
     """Makes the child by each action the root of its tree, and keeps its subtree: game_index, actions int64 [K].
 
-    If there is no such node, or the game is over there, the tree is empty afterwards. Off the CPU, an action below 0
-    leaves the tree unchanged. Nodes keep their order, so a node's index stays above its parent's. deepest: int64 [B], a
-    bound of the nodes' depth, which falls by one."""
+    If there is no such node, or the game is over there, the tree is empty afterwards. Except on the CPU, an action
+    below 0 leaves the tree unchanged. Nodes keep their order, so a node's index stays above its parent's. deepest:
+    int64 [B], a bound of the nodes' depth, which falls by one."""
     if (fast := kernels.module_for("tree", game_index.device)) is not None:
         fast.keep_subtree_(tree, game_index, actions, deepest)
         return

@@ -60,7 +60,7 @@ class Plan(TensorFields):
 
 @dataclass(frozen=True)
 class Readback(TensorFields):
-    """What the host reads after the moves of K games; where a search is not over, they mean nothing.
+    """What the host reads after the moves of K games; meaningless for games whose search is not over.
 
     done, budget: int64 [K], simulations of the current search. next_budget: int64 [K], of the next. num_kept: int64
     [K], nodes that the tree keeps. ply: int32 [K], passes: int8 [K], finished: bool [K], of the game after the move.
@@ -193,14 +193,14 @@ class SelfPlay:
 
         every_slot: also play until the first game of each of the B slots is finished; otherwise the first finished
         games would be biased towards short ones. pause: called before each step of the search; once it returns True,
-        the incomplete result is returned (`is_whole` is False): pass it as `collected` to continue."""
+        the incomplete result is returned (`is_complete` is False): pass it as `collected` to continue."""
         collected, start = collected or SelfPlayResult(), time.monotonic()
-        collected.is_whole = False
+        collected.is_complete = False
         overflowed, done = self.search_state.overflowed.clone(), int(self.search_state.done.sum())
         while until is None or time.monotonic() < until:
             ended = sum(len(ends) for _, ends in self.ended)
             if len(collected.lengths) + ended >= num_games and not (every_slot and bool(self.is_first.any())):
-                collected.is_whole = True
+                collected.is_complete = True
                 break
             if not self._simulate(pause):
                 break
@@ -212,12 +212,12 @@ class SelfPlay:
                 self._move(moving, collected)
                 show(collected)
         else:
-            collected.is_whole = True
+            collected.is_complete = True
         self._collect_ended(collected)
         collected.seconds += time.monotonic() - start
         collected.overflowed += int(self.search_state.overflowed - overflowed)
         collected.simulations += int(self.search_state.done.sum()) - done
-        if self.settings.resign_share and collected.is_whole:
+        if self.settings.resign_share and collected.is_complete:
             self.resignation.update()
         return collected
 
@@ -247,8 +247,8 @@ class SelfPlay:
 
         The host reads the results in one copy. Games that do not move yet are computed too, but masked. Their draws are
         keyed by ply, so repeating them later gives the same values."""
-        search_state, is_whole = self.search_state, len(game_index) == self.num_games
-        before = self.states if is_whole else self.states.select(game_index)
+        search_state, moves_all = self.search_state, len(game_index) == self.num_games
+        before = self.states if moves_all else self.states.select(game_index)
         stays = None if host_read_is_free(game_index) else search_state.unspent
         result = self.search.result(search_state, game_index)
         actions = self._choose(game_index, before, result)
@@ -259,7 +259,7 @@ class SelfPlay:
             after = board.step_(replace(before, finished=stays), actions)
             after = replace(after, finished=after.finished > stays)
         resigns = self._resigns(game_index, before, result) if self.settings.resign_share else None
-        self.states = after if is_whole else board.put_(self.states, game_index, after)
+        self.states = after if moves_all else board.put_(self.states, game_index, after)
         actions = actions if stays is None else torch.where(stays, board.NO_MOVE, actions)
         self.search.advance(search_state, game_index, actions, self.states)
         self._draw_plan(game_index)

@@ -1,5 +1,5 @@
-"""Records of self-play: positions and searches by ply during a game, samples and results after it; and the threshold of
-resignation, which the root values of games that were played out give."""
+"""Records of self-play: positions and searches by ply during a game, samples and results after it; and the resignation
+threshold, computed from the root values of games that were played out."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -43,7 +43,8 @@ END_TAGS = {reason: reason.name.lower() for reason in EndReason} | {EndReason.AL
 
 @dataclass(frozen=True)
 class FinishedGame:
-    """A game for SGF. moves: of its own board size. score_black: points with komi; after a resignation 1 or -1."""
+    """A game for SGF. moves: actions on its own board. root_values: by ply, the side to move's. score_black: points
+    with komi; after a resignation 1 or -1."""
 
     number: int
     rules: Rules
@@ -57,9 +58,10 @@ class FinishedGame:
 class SelfPlayResult:
     """The results of some self-play; tensors are on the host.
 
-    games: those written as SGF. lengths to ends: of each finished game. last_boards, last_ownership: int8 [N, N] of the
+    games: those written as SGF. By finished game: lengths in plies, scores_black as in `FinishedGame`, sizes, komi,
+    ends (`EndReason`). last_boards, last_ownership: int8 [N, N] of the
     first few games at their end, each of its own size, in Black's view. prior_kl, prior_entropy: sums over the moves of
-    KL(search policy, prior) and of the prior's entropy, in nats. overflowed: trees that ran out of nodes. is_whole:
+    KL(search policy, prior) and of the prior's entropy, in nats. overflowed: trees that ran out of nodes. is_complete:
     whether all requested games are finished."""
 
     samples: list[Samples] = field(default_factory=list)
@@ -77,7 +79,7 @@ class SelfPlayResult:
     prior_kl: float = 0.0
     prior_entropy: float = 0.0
     overflowed: int = 0
-    is_whole: bool = False
+    is_complete: bool = False
 
     def all_samples(self) -> Samples | None:
         """Returns all samples as one batch, None if there are none."""

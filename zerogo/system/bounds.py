@@ -57,7 +57,7 @@ def read_file(path: str | os.PathLike, most_bytes: int, what: str) -> bytes:
     with refuse_os_errors(f"cannot read the {what} {shorten_path(path)}"), open_regular(path, what) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise InputError(f"{shorten_path(path)} has more than {most_bytes} bytes, which no {what} has")
+        raise InputError(f"{shorten_path(path)} has more than {most_bytes} bytes, the limit for a {what}")
     return data
 
 
@@ -179,7 +179,7 @@ def require_ratio(archive: zipfile.ZipFile, where: str) -> None:
     """Raises InputError for an archive that is large and more than `MOST_RATIO` times as large as its file."""
     unpacked, packed = sum(one.file_size for one in archive.infolist()), os.fstat(archive.fp.fileno()).st_size
     if unpacked > max(LEAST_UNPACKED, MOST_RATIO * packed):
-        raise InputError(f"{where} is refused: its {packed} bytes stand for {unpacked}, more than samples of games do")
+        raise InputError(f"{where} is refused: its {packed} bytes unpack to {unpacked}, more than samples do")
 
 
 def require_modest(value: Any, where: str, most_bytes: int) -> None:

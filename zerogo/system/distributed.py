@@ -39,7 +39,7 @@ PEER_LOST_STATUS = 3  # of a process of `launch` that ends because another one h
 PR_SET_PDEATHSIG = 1  # of prctl.h
 SAME_CAUSE_SECONDS = 15  # within which processes end after the one that is the cause
 REASONS = {
-    "SIGKILL": ", as the system does where memory runs out",
+    "SIGKILL": " (which the system sends when memory runs out)",
     "SIGILL": ": an instruction that this machine's processor lacks",
 }
 TWICE_AS_MANY = 1.3  # processor time of a batch that twice as many ranks share, as a multiple; measured with two
@@ -59,7 +59,7 @@ def is_launched() -> bool:
 
 
 def launch(number: int) -> None:
-    """Runs the command line of this process in so many processes on this machine, as torchrun would, and returns when
+    """Runs the command line of this process in `number` processes on this machine, as torchrun would, and returns when
     all have exited with status 0. Signals to this process are passed on; no process survives this one.
 
     Raises InputError with a sentence where one was killed or torch's launcher fails, SystemExit with the status of one
@@ -94,8 +94,8 @@ def launch(number: int) -> None:
 
 
 def _make_rendezvous(parameters: Any) -> Any:
-    """Returns the rendezvous of torch's launcher, which is alone there. It is in memory, as torch adds a record to a
-    file every 5 s: one that a full disk has cut is read for ever, and no signal ends that."""
+    """Returns an in-memory rendezvous for torch's launcher, its only member. To a file torch would add a record every
+    5 s; one that a full disk has cut short is read for ever, and no signal ends that."""
     from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
 
@@ -129,7 +129,7 @@ def _failure(failures: Mapping[int, Any]) -> BaseException:
     why = REASONS.get(name, "")
     if errors and not killed:
         why = f" ({'; '.join(dict.fromkeys(map(one_line, errors.values())))})"
-    return InputError(f"process {number} has ended by {name}{why}; what was saved remains valid")
+    return InputError(f"process {number} ended with {name}{why}; what was saved remains valid")
 
 
 def leave(status: int) -> NoReturn:
@@ -305,7 +305,7 @@ def set_learners(number: int) -> None:
 
 
 def balanced_learners(waiting: float, learning: float) -> int:
-    """Returns how many ranks had better learn: more where players wait for them, fewer where these have time enough.
+    """Returns how many ranks should learn: more where players wait for them, fewer where these have time enough.
     waiting: the share of their time that the ranks that only play have waited. learning: the share in which the others
     learned. All ranks pass the same."""
     number, world = num_learners(), world_size()
@@ -318,8 +318,8 @@ def balanced_learners(waiting: float, learning: float) -> int:
 
 
 def balance(waited: float, learned: float, was_usual: bool) -> tuple[float, float, int]:
-    """Returns the largest share of its time that a rank has waited, that in which ranks learned, and how many had
-    better learn. waited, learned: this rank's shares. was_usual: whether they tell anything; if not, on any rank, as
+    """Returns the largest share of its time that a rank has waited, that in which ranks learned, and how many should
+    learn. waited, learned: this rank's shares. was_usual: whether they tell anything; if not, on any rank, as
     many learn as before. Collective call."""
     of_ranks = all_gather_object((waited, learned, was_usual))
     waiting, learning, _ = map(max, zip(*of_ranks, strict=True))
@@ -416,7 +416,7 @@ def run_and_sync_errors(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def require_same(facts: Mapping[str, Any], way_out: str) -> None:
-    """Raises InputError on all ranks, with a sentence on the first, where a fact is another on some rank than there.
+    """Raises InputError on all ranks, with a sentence on rank 0, where a fact of some rank differs from rank 0's.
     facts: what must be the same, by name, plain values. way_out: the end of the sentence."""
     (first, host), *others = all_gather_object((dict(facts), socket.gethostname()))
     for number, (value, there) in enumerate(others, 1):

@@ -222,8 +222,8 @@ def device_name(device: torch.device) -> str:
 
 
 class RunLock(contextlib.ExitStack):
-    """Holds a run directory for this process, which is made when it is missing; a second holder gets InputError. Where
-    nothing is written into a directory that it has made, as after a refused start, it removes that in the end.
+    """Locks a run directory for this process, and makes it if it is missing; a second holder gets InputError. At the
+    end it removes a directory that it made and into which nothing was written, as after a refused start.
 
     The lock is the kernel's (flock) on the directory itself, so that replacing a file inside does not free it; on file
     systems that cannot lock directories it is on the file inside that names the holder. The lock ends with the process,
@@ -279,7 +279,7 @@ class RunLock(contextlib.ExitStack):
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self.directory), os.fstat(self._handle)):
                 return
-        raise FileNotFoundError(errno.ENOENT, "it is not there any more", str(self.directory))
+        raise FileNotFoundError(errno.ENOENT, "the folder was removed or moved", str(self.directory))
 
     def _remove_if_unused(self) -> None:
         with contextlib.suppress(OSError):
@@ -299,7 +299,7 @@ def make_directory(path: str | Path) -> Path:
 
 
 def make_output_folder(name: str) -> Path:
-    """Returns a new directory, checkpoints/NAME-DATE-TIME, or with -2, -3, … behind it where other processes have made
+    """Returns a new directory, checkpoints/NAME-DATE-TIME, or with -2, -3, … appended where other processes have made
     theirs in the same second. Raises InputError when it can't be made."""
     stem = f"checkpoints/{time.strftime(f'{name}-%Y%m%d-%H%M%S')}"
     with refuse_os_errors(f"cannot make the directory {stem}"):
@@ -464,8 +464,8 @@ def try_capture(work: Callable[[], Any], device: torch.device) -> Callable[[], A
 
 
 def capture_cuda_graph(step: Callable[[], Any], device: torch.device) -> Callable[[], None]:
-    """Returns what replays a step, which itself is not made. Raises RuntimeError where it can't be captured; then torch
-    would leave the capture's stream as the present one, which is why that is entered here."""
+    """Captures a step as a CUDA graph without running it, and returns the function that replays it. Raises RuntimeError
+    if it can't be captured; torch would then leave the capture's stream current, so the current one is entered here."""
     with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream(device)):
         graph = torch.cuda.CUDAGraph()
         # Other threads may go on with what a capture forbids.

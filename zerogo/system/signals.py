@@ -34,7 +34,7 @@ class Signals(contextlib.AbstractContextManager):
     exit_signal: the number of the signal that requests an exit, 0 for none. snapshot_requested: whether a signal
     requests a snapshot. log: prints a line for the user; log_io: prints a line about the disk that this process writes
     to. require_folder: called before each attempt to write; raises OSError where the run's folder is gone.
-    disk_seconds: for the disk, by the main thread, or by another for which that waits."""
+    disk_seconds: how long the main thread has waited for the disk, itself or for a thread that does."""
 
     def __init__(self, note: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)) -> None:
         self.exit_signal, self.snapshot_requested, self.log, self.log_io = 0, False, note, note

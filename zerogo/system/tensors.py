@@ -42,9 +42,9 @@ class TensorFields:
         others = iter(tensors)
         return self.map(lambda _: next(others))
 
-    def with_lasting_bounds(self) -> Self:
-        """Returns the same with bounds on the host at their maximum, so that a captured CUDA graph that reads its
-        tensors stays good when later values are copied into them."""
+    def with_max_bounds(self) -> Self:
+        """Returns the same with host-side bounds at their maximum, so that a CUDA graph captured with its tensors
+        stays valid when later values are copied into them."""
         return self
 
     @classmethod

@@ -275,12 +275,16 @@ class JobProcess:
         if not self._room.acquire(blocking=False):
             raise RequestRefused(503, f"{MOST_WAITING} requests are waiting already; try again later")
         try:
-            with ours:
-                with theirs:
-                    socket.send_fds(self._control, [b"+"], [theirs.fileno()])
+            with ours, theirs:  # macOS may lose an end of a connection that is closed before it has arrived
+                socket.send_fds(self._control, [b"+"], [theirs.fileno()])
                 ours.send_bytes(json.dumps({"job": job, "fields": fields, "client": client}).encode())
                 while time.monotonic() < until:
-                    answer = json.loads(ours.recv_bytes()) if ours.poll(HEARTBEAT_SECONDS) else {"part": {}}
+                    answer = {"part": {}}
+                    if ours.poll(HEARTBEAT_SECONDS):
+                        theirs.close()
+                        answer = json.loads(ours.recv_bytes())
+                    elif process.poll() is not None:
+                        raise EOFError
                     if "error" in answer:
                         raise InputError(answer["error"])
                     if "part" not in answer:

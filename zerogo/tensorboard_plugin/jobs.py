@@ -102,7 +102,8 @@ class JobCache:
 
     def cost(self, began: float) -> Part:
         """Returns the cost of the present job so far, in seconds and bytes. began: its start on the monotonic clock."""
-        spent, memory = time.process_time() - self.cpu, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        spent, memory = time.process_time() - self.cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        memory *= 1 if sys.platform == "darwin" else 1024
         return {"cpu": round(spent, 2), "seconds": round(time.monotonic() - began, 2), "memory": memory}
 
 

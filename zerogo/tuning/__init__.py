@@ -65,7 +65,7 @@ def prove_kernels(device: torch.device, size: int, names: Collection[str] = kern
         _, name, kind, _ = question["task"]
         faults[f"{kernels.COMPILERS[kind]} {name}"] = what = answer.get("fault", answer.get("untried", ""))
         if "fault" in answer and kernels.refuse(kind, name, what):
-            _warn_once(f"the kernel {name} by {kernels.COMPILERS[kind]} {what} on this machine: not used")
+            _warn_once(f"the kernel {name} by {kernels.COMPILERS[kind]} {what} on this machine, so it is not used")
     return faults
 
 

@@ -132,7 +132,7 @@ def _try(tasks: Sequence[list], device: str) -> list[Answer]:
 
 def _answers_of_process(tasks: Sequence[list], device: str) -> list[Answer]:
     """Returns the answers of one process: to all tasks, or up to the one that ended it, whose answer is that fault. A
-    task that takes too long has no answer, nor have those behind it: the machine may be busy."""
+    task that takes too long has no answer, nor have those after it: the machine may be busy."""
     # The process must find this package, and Ctrl-C must not reach it.
     paths = os.pathsep.join(filter(None, [str(kernels.PACKAGE.parent), os.environ.get("PYTHONPATH")]))
     options = {"env": os.environ | {"PYTHONPATH": paths}, "start_new_session": True}

@@ -6,7 +6,7 @@ import fcntl
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,8 @@ def _compiled(function: Callable, **options: Any) -> Callable:
 def _save_alone(folder: Path, save: Callable, *entry: Any) -> None:
     """Saves a compiled function under a lock, without which two processes could overwrite each other's index."""
     with open(folder / ".save", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        with suppress(OSError):  # a disk on a network may have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
         save(*entry)
 
 

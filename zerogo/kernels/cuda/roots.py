@@ -108,13 +108,13 @@ def begin(
     fields = fields_of(Trees, searched), fields_of(Searches, search_state), search_state.keys
     of_games = games, legal, move_keys, budgets, explore, places
     settings = search.settings
-    numbers = searched.num_nodes, search_state.longest, settings.max_considered, settings.leaves
+    numbers = searched.num_nodes, search_state.max_budget, settings.max_considered, settings.leaves
     launch(begin_kernel, len(games), *fields, *of_games, *numbers, **tree.kind_of(searched))
 
 
-@triton.jit(do_not_specialize=["num_nodes", "longest", "max_considered", "leaves"])
+@triton.jit(do_not_specialize=["num_nodes", "max_budget", "max_considered", "leaves"])
 def begin_kernel(
-    trees, searches, symmetry_keys, games, legal, move_keys, budgets, explores, places, num_nodes, longest,
+    trees, searches, symmetry_keys, games, legal, move_keys, budgets, explores, places, num_nodes, max_budget,
     max_considered, leaves, KIND: tl.constexpr,
 ):  # fmt: skip
     """Begins the search of one game. explores: bool [K], None for all. places: int64 [K, A] or None, see
@@ -147,19 +147,19 @@ def begin_kernel(
     tl.store(searches.done + game, budget * 0)
     tl.store(symmetry_keys + game, rows.key_of(key, SYMMETRY))
     considered = tl.minimum(tl.sum((children != ILLEGAL).to(tl.int32), 0), max_considered)
-    order, phase_end = searches.target_visits + game * longest, searches.phase_end + game * longest
-    _halve(order, phase_end, considered, budget, longest, leaves, KIND)
+    order, phase_end = searches.target_visits + game * max_budget, searches.phase_end + game * max_budget
+    _halve(order, phase_end, considered, budget, max_budget, leaves, KIND)
 
 
 @triton.jit
-def _halve(order, phase_end, considered, budget, longest, leaves, KIND: tl.constexpr):
+def _halve(order, phase_end, considered, budget, max_budget, leaves, KIND: tl.constexpr):
     """Writes `gumbel.considered_visits` and `gumbel.phase_ends` of a budget, 0 after it: a round gives each move of a
     phase one visit, and a step ends with it, or at the latest when the next round has fewer moves."""
     start = budget * 0
-    while start < longest:
+    while start < max_budget:
         at = start + tl.arange(0, LEVELS)
-        tl.store(order + at, at.to(tl.int32) * 0, mask=(at >= budget) & (at < longest))
-        tl.store(phase_end + at, at.to(tl.int32) * 0, mask=(at >= budget) & (at < longest))
+        tl.store(order + at, at.to(tl.int32) * 0, mask=(at >= budget) & (at < max_budget))
+        tl.store(phase_end + at, at.to(tl.int32) * 0, mask=(at >= budget) & (at < max_budget))
         start += LEVELS
     phases = tl.full((), 1, tl.int32)
     while (1 << phases) < considered:

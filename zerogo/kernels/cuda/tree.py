@@ -70,15 +70,15 @@ def select(search_state: Any, settings: Any) -> Slots:
     slots = Slots(tree.size.new_empty(number, num_nodes), *empty)
     under_way = torch.zeros_like(tree.visits) if leaves > 1 else tree.visits  # one simulation never reads it
     arguments = fields_of(Trees, tree), under_way, fields_of(Searches, search_state), search_state.collisions, slots
-    sizes = num_games, num_nodes, search_state.longest, leaves, tries(leaves)
+    sizes = num_games, num_nodes, search_state.max_budget, leaves, tries(leaves)
     kind = kind_of(tree, leaves > 1, settings.algorithm == "gumbel")
     launch(select_kernel, num_games, *arguments, *sizes, numbers_of(settings), **kind)
     return slots
 
 
-@triton.jit(do_not_specialize=["num_games", "num_nodes", "longest", "leaves", "tries"])  # so it is compiled once
+@triton.jit(do_not_specialize=["num_games", "num_nodes", "max_budget", "leaves", "tries"])  # so it is compiled once
 def select_kernel(
-    trees, under_way, searches, collisions, slots, num_games, num_nodes, longest, leaves, tries, settings,
+    trees, under_way, searches, collisions, slots, num_games, num_nodes, max_budget, leaves, tries, settings,
     KIND: tl.constexpr,
 ):  # fmt: skip
     """Selects the simulations of one game, one by one. tries: the maximum number of selections. A game without budget
@@ -89,7 +89,7 @@ def select_kernel(
     new = tl.load(trees.size + index) + ROOT  # the node of the first simulation
     before, until = tl.load(searches.done + index), tl.load(searches.budget + index)
     if KIND.GUMBEL:
-        now = index * longest + tl.minimum(before, longest - 1)
+        now = index * max_budget + tl.minimum(before, max_budget - 1)
         until = tl.minimum(until, tl.load(searches.phase_end + now).to(tl.int64))
     left = tl.minimum(until - before, leaves)
     started, tried, dropped, root_move = before * 0, before * 0, before * 0, before * 0
@@ -97,7 +97,9 @@ def select_kernel(
     by_move, collided = tl.zeros_like(moves), tl.zeros_like(moves)
     goes_on = tried == 0
     while goes_on:
-        target_visits = tl.load(searches.target_visits + index * longest + tl.minimum(before + started, longest - 1))
+        target_visits = tl.load(
+            searches.target_visits + index * max_budget + tl.minimum(before + started, max_budget - 1)
+        )
         root_move, child = _choose_at_root(game, target_visits, by_move, collided, KIND)
         slot = tl.minimum(started, leaves - 1) * num_games + index
         path = slots.path + slot * num_nodes
