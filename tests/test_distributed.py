@@ -187,7 +187,7 @@ def test_the_number_of_processes(monkeypatch) -> None:
     """One for each GPU, none of which is asked; of a run as many as have the memory, each with games enough."""
     assert tuning.num_processes(tiny.config("run.processes=9"), lambda number: 5) == 9
     monkeypatch.setattr(runtime, "pick_device", torch.device)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(runtime, "count_gpus", lambda: 4)
     devices = "run.device=cuda", "run.device=cuda:1"
     assert [tuning.num_processes(tiny.config("run.processes=auto", device), int) for device in devices] == [4, 1]
     shares = "training.batch=96", "pipeline.games_per_iteration=64", "selfplay.slots=50"

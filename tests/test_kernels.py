@@ -102,7 +102,9 @@ def test_a_missing_compiler_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert kernels.module_for("board", CPU) is None and kernels.in_use(CPU) == "torch alone, as numba is not installed"
+        assert (
+            kernels.module_for("board", CPU) is None and kernels.in_use(CPU) == "torch alone, as numba is not installed"
+        )
 
 
 @pytest.fixture

@@ -39,12 +39,26 @@ def test_pick_device() -> None:
 def test_a_numbered_device_becomes_the_current_one(monkeypatch) -> None:
     """Triton launches there, whatever device the tensors are on."""
     made: list[torch.device] = []
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for name, value in {"is_available": True, "init": None, "device_count": 2, "get_device_capability": (9, 0)}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"GPU {index}")
     monkeypatch.setattr(torch.cuda, "set_device", made.append)
     assert runtime.pick_device("cuda").index is None and runtime.pick_device("cpu").type == "cpu" and not made
     with pytest.raises(InputError, match="torch finds 2 CUDA devices"):
         runtime.pick_device("cuda:2")
     assert runtime.pick_device("cuda:1").index == 1 and made == [torch.device("cuda:1")]
+    for built, has_code in (("sm_80 sm_90", True), ("sm_86", False), ("sm_100a", False), ("compute_75", True)):
+        monkeypatch.setattr(torch.cuda, "get_arch_list", built.split)
+        assert (runtime.lacks_code(1) == "") == has_code
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_100"])
+    with pytest.raises(InputError, match="no code for GPU 0 .compute capability 9.0.; use cpu, or another build"):
+        runtime.pick_device("cuda")
+    with pytest.warns(UserWarning, match="no code for GPU 0 .*, so the CPU is used"):
+        assert runtime.pick_device("auto").type == "cpu"
+    monkeypatch.setattr(runtime.distributed, "world_size", lambda: 3)
+    monkeypatch.setattr(runtime.distributed, "local_rank_and_size", lambda: (2, 3))
+    with pytest.raises(InputError, match="3 processes share the work, but torch finds 2 CUDA devices here; use run.pr"):
+        runtime.pick_device("cuda")
 
 
 def git(folder: Path, *arguments: str) -> None:

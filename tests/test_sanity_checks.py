@@ -111,7 +111,7 @@ def test_a_check_warns_once_and_an_exact_one_stops() -> None:
     assert watch.look(low, 10) == []  # a fresh network may be flat
     assert len(watch.look(low, 600)) == 1 and watch.look(low, 700) == []
     assert watch.look({"sanity/value_spread": 0.5}, 800) == [] and len(watch.look(low, 900)) == 1
-    with pytest.raises(InputError, match="sanity/target_on_illegal_moves is 0.5 at step 3; the healthy range is 0 to 0.001"):
+    with pytest.raises(InputError, match="target_on_illegal_moves is 0.5 at step 3; the healthy range is 0 to 0.001"):
         watch.look({"sanity/target_on_illegal_moves": 0.5}, 3)
     assert len(SanityChecks(stops=False).look({"sanity/target_on_illegal_moves": 0.5}, 3)) == 1
 

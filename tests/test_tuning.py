@@ -151,8 +151,10 @@ STAND_IN = """
 import json, os, signal, sys
 table, request = json.loads(sys.argv[1]), json.loads(sys.stdin.readline())
 print('"ready"', flush=True)
+broken = None  # what an error of CUDA makes of all that follows
 for task in request["tasks"]:
-    answer = table.get(task[1] if task[0] == "kernel" else task[0], {})
+    answer = broken or table.get(task[1] if task[0] == "kernel" else task[0], {})
+    broken = {"fault": "is broken"} if "CUDA error" in str(answer) else None
     if answer == "hangs":
         sys.stdin.read()
     elif isinstance(answer, str):
@@ -230,10 +232,11 @@ def test_what_could_not_be_tried_is_tried_at_the_next_start(death: str | int | N
     caused; bfloat16 by name is taken at its word."""
     stand_in(death and {"precision": death})
     sentence = r"bfloat16 could not be tried \(.*\) on this CPU, so float32 is used"
+    monkeypatch.setattr(tuning, "untried_precisions", set())
     with monkeypatch.context() as patch, pytest.warns(UserWarning, match=sentence):
         patch.setattr(questions, "TASK_SECONDS", 0.0 if death == "hangs" else questions.TASK_SECONDS)
         assert tuning.pick_dtype("auto", CPU, AUTO) == torch.float32
-    assert not [*kernels.cache_folder().glob("*.json")]
+    assert not [*kernels.cache_folder().glob("*.json")] and tuning.untried_precisions == {"cpu"}
     assert tuning.pick_dtype("bfloat16", CPU, AUTO) == torch.bfloat16
     stand_in({"precision": RATES})
     assert tuning.pick_dtype("auto", CPU, AUTO) == torch.bfloat16
@@ -250,11 +253,13 @@ def test_a_damaged_answer_is_asked_for_again(stand_in: Callable) -> None:
 
 
 def test_kernels_that_are_wrong_are_refused_by_name(stand_in: Callable) -> None:
-    """A process goes on behind the one that ended; what is refused is said once, and torch does it."""
-    stand_in({"tree": "SIGSEGV", "scoring": {"fault": "computes wrongly (pass_alive_rows)"}, "board": {}})
+    """A process goes on after the one that ended or whose device failed; what is refused is said once, and torch does
+    it."""
+    error = "fails (AcceleratorError: CUDA error: an illegal memory access was encountered)"
+    stand_in({"tree": "SIGSEGV", "scoring": {"fault": error}, "board": {}})
     with pytest.warns(UserWarning) as said:
         found, names = tuning.prove_kernels(CPU, 9), kernels.NAMES["cpu"]
-    faults = {"tree": "ends with a segmentation fault", "scoring": "computes wrongly (pass_alive_rows)"}
+    faults = {"tree": "ends with a segmentation fault", "scoring": error}
     assert found == {f"numba {name}": faults.get(name, "") for name in names} and tuning.prove_kernels(CPU, 9) == found
     sentences = [f"the kernel {name} by numba {faults[name]} on this machine, so it is not used" for name in faults]
     assert [str(one.message) for one in said] == sentences

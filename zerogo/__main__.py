@@ -228,14 +228,16 @@ def launches(config: Config, limit: Callable[[int], int], is_training: bool = Tr
     number, up to its argument, that can share the work; it is asked for "auto", and without training for any number."""
     from zerogo import tuning
     from zerogo.system import distributed
-    from zerogo.system.runtime import pick_device
+    from zerogo.system.runtime import count_gpus, pick_device
 
     if distributed.is_rank_of_launcher() or distributed.TORCHRUN in os.environ:
         return False
     if config.run.processes == "auto" and pick_device(config.run.device).type == "cpu":
         cli.set_up(config)  # tries the kernels before the number of processes, whose trial uses them
     number = tuning.num_processes(config, limit)
-    number = number if is_training else limit(number)
+    if not is_training:
+        is_cpu = pick_device(config.run.device).type == "cpu"
+        number = limit(number if is_cpu else min(number, count_gpus()))
     if number == 1:
         return False
     print(f"{number} processes share the work (run.processes)", flush=True)

@@ -155,7 +155,7 @@ def process_group(words: Mapping[str, Any] | None = None) -> Iterator[None]:
         raise InputError(f"{what}; start several processes with torchrun, or unset WORLD_SIZE for one")
     try:
         store, number, size = _store_of_launcher() if is_launched() else _fresh_store()
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=number, world_size=size, timeout=TIMEOUT)
         with warnings.catch_warnings():
             if not is_rank0():

@@ -47,27 +47,53 @@ def pick_device(name: str = "auto") -> torch.device:
 
     A CUDA device with a number becomes the current one of the calling thread, as that is where Triton launches; nothing
     else is touched. Each rank of a run has a CUDA device of its own."""
+    (rank, ranks), count = distributed.local_rank_and_size(), 0 if name == "cpu" else count_gpus()
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        fault = lacks_code(min(rank, count - 1)) if count else ""
+        if fault:
+            warnings.warn(f"{fault}, so the CPU is used", stacklevel=2)
+        name = "cuda" if count and not fault else "cpu"
         if distributed.world_size() == 1:
             return torch.device(name)
     if name == "cuda" and distributed.world_size() > 1:
-        name = f"cuda:{distributed.local_rank_and_size()[0]}"
+        name = f"cuda:{rank}"
+        if ranks > count > 0:
+            what = f"{ranks} processes share the work, but torch finds {count} CUDA devices here"
+            raise InputError(f"{what}; use run.processes=auto or a smaller number")
     try:
         device = torch.device(name)
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
         raise InputError(f"device is {quote(name)}; allowed are auto, cpu, cuda and cuda:0, cuda:1, …")
-    count = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= count:
         raise InputError(f"device is {quote(name)}, but torch finds {count} CUDA devices here; use cpu or auto")
+    if device.type == "cuda" and (fault := lacks_code(device.index or 0)):
+        raise InputError(f"device is {quote(name)}, but {fault}; use cpu, or another build of torch")
     if distributed.world_size() > 1 and device.type == "cuda" and device.index != distributed.local_rank_and_size()[0]:
         what = f"device is {quote(name)}, for several processes at once"
         raise InputError(f"{what}; use auto or cuda, with which each gets its own")
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)
     return device
+
+
+def count_gpus() -> int:
+    """Returns the number of CUDA devices."""
+    if not torch.cuda.is_available():
+        return 0
+    torch.cuda.init()  # before, torch counts a GPU that is divided (MIG) as a whole one
+    return torch.cuda.device_count()
+
+
+def lacks_code(index: int) -> str:
+    """Returns in words that this build of torch has no code for a GPU; "" if it has."""
+    here, name = torch.cuda.get_device_capability(index), torch.cuda.get_device_name(index)
+    built = [re.fullmatch(r"(sm|compute)_(\d+)(\d)[a-z]?", word) for word in torch.cuda.get_arch_list()]
+    built = [(one[1], (int(one[2]), int(one[3]))) for one in built if one]  # none with ROCm
+    if not built or any(to <= here and (kind == "compute" or to[0] == here[0]) for kind, to in built):
+        return ""
+    return f"torch {torch.__version__} has no code for {name} (compute capability {here[0]}.{here[1]})"
 
 
 def usable_cores() -> int:
@@ -488,14 +514,19 @@ class Captured:
         self.function, self.device, self.what = function, device, what
         self.calls: Counter[Any] = Counter()
         self.graphs: dict[Any, tuple[Any, Callable[[], None], Any]] = {}
-        self.may_capture = device.type == "cuda" and distributed.world_size() == 1  # ranks exchange gradients meanwhile
+        self.may_capture = device.type == "cuda"
 
     def __call__(self, batch: Any, flag: bool) -> Any:
         kind = flag, batch.map(lambda tensor: (tensor.shape, tensor.dtype))
         self.calls[kind] += 1
-        if self.may_capture and self.calls[kind] > WARM_UP and kind not in self.graphs:
+        is_alone = distributed.num_learners() == 1  # others exchange gradients meanwhile
+        if self.may_capture and is_alone and self.calls[kind] > WARM_UP and kind not in self.graphs:
             self._capture(kind, batch, flag)
         if kind not in self.graphs:
+            with contextlib.suppress(*[torch.OutOfMemoryError] if self.graphs else []):
+                return self.function(batch, flag)
+            self.graphs.clear()  # each has the memory of a call
+            self.may_capture = False
             return self.function(batch, flag)
         inputs, replay, result = self.graphs[kind]
         torch._foreach_copy_(inputs.tensors(), batch.tensors())

@@ -83,6 +83,8 @@ def _kernel_questions(device: torch.device, size: int, names: Collection[str]) -
 
 # Precision
 
+untried_precisions: set[str] = set()  # the device types on which bfloat16 could not be tried
+
 
 def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: str = "") -> torch.dtype:
     """Returns the dtype of a network of the config's shape: "float32", "bfloat16", or for "auto" bfloat16 where it
@@ -100,6 +102,7 @@ def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: s
     if name == "bfloat16" or earlier and "fault" not in answer:
         return torch.bfloat16
     if what := answer.get("fault", answer.get("untried")):
+        untried_precisions.update([device.type] if "untried" in answer else [])
         if "is_kept" not in answer:  # else an earlier process has said it
             _warn_once(f"bfloat16 {what} on this {here}, so float32 is used")
         return torch.float32
@@ -132,7 +135,7 @@ def num_processes(config: Config, limit: Callable[[int], int]) -> int:
         return int(config.run.processes)
     device = runtime.pick_device(config.run.device)
     if device.type == "cuda":
-        return limit(torch.cuda.device_count()) if device.index is None else 1
+        return limit(runtime.count_gpus()) if device.index is None else 1
     # The process that starts them stays, too. Outside Linux, where several are untested, free memory is unknown: one.
     room, quota = (runtime.free_bytes(device) or 0) / PROCESS_BYTES, runtime.cgroup_num_cores() or math.inf
     cores = int(min(runtime.usable_cores(), quota, room))

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ FAULTS = {
     signal.SIGFPE: "ends with a floating-point exception",
     signal.SIGABRT: "is aborted",
 }
+CUDA_ERROR = re.compile(r"CUDA error|\[CUDA\]")  # torch's and Triton's
 # The lines of /proc/cpuinfo that tell CPUs apart.
 OF_CPU = "vendor_id,cpu family,model,model name,stepping,microcode,flags,Features,CPU implementer,CPU part,CPU variant"
 
@@ -153,6 +155,8 @@ def _answers_of_process(tasks: Sequence[list], device: str) -> list[Answer]:
                 end = FAULTS.get(-process.wait())
                 break
             answers.append(json.loads(line))
+            if answers[1:] and CUDA_ERROR.search(answers[-1].get("fault", "")):
+                return answers[1:]  # after such an error all that this process tries may fail
     except queue.Empty:
         untried = f"could not be tried (it took longer than {TASK_SECONDS:g} s)"
     finally:

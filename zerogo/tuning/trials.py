@@ -519,7 +519,7 @@ def main() -> None:
         try:
             answer = TASKS[task](*arguments)
         except Exception as error:  # a compiler may raise anything
-            passes = isinstance(error, PASSING) or tuning.lacks_memory(error)
+            passes = isinstance(error, PASSING) or tuning.lacks_memory(error) or "busy or unavailable" in str(error)
             key, what = ("untried", "could not be tried") if passes else ("fault", "fails")
             answer = {key: f"{what} ({type(error).__name__}: {one_line(error)})"}
         os.write(answers, json.dumps(answer).encode() + b"\n")
