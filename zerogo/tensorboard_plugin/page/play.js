@@ -29,7 +29,7 @@ export class Play {
     this.back = h("button", { hidden: true, onclick: () => { onback(); viewer.show(this.played.game, this.played.tip); } }, "Back to your game");
     this.element = h("aside", { class: "list play" }, h("h2", {}, "Play against a network"),
       line("network", this.network), line("you are", this.colour), line("its visits", visits), line("handicap", handicap), line("komi", komi), line("board", size),
-      h("div", { class: "row" }, h("button", { onclick: () => this.begin() }, "New game"), h("button", { onclick: () => this.begin(true) }, "Go on from the board")),
+      h("div", { class: "row" }, h("button", { onclick: () => this.begin() }, "New game"), h("button", { onclick: () => this.begin(true) }, "Continue from here")),
       this.acts, this.back, this.state);
     const costly = (route) => (fields, each, signal) => stream(route, fields, (part) => { if (part.cpu != null) cost(part); each(part); }, signal, "play").finally(() => cost(null));
     const server = { move: (position) => post("move", { position }), genmove: costly("genmove"), score: costly("score"), save: (fields) => post("save", fields) };

@@ -15,7 +15,7 @@ export class Run {
     Object.assign(this, { say, onmatch });
     this.select = h("select", { "aria-label": "run", onchange: () => this.load() });
     this.body = h("div", { class: "status" });
-    this.element = h("section", { class: "run" }, h("div", { class: "row" }, h("h2", {}, "How it is doing"), this.select,
+    this.element = h("section", { class: "run" }, h("div", { class: "row" }, h("h2", {}, "Status"), this.select,
       h("button", { onclick: () => this.load() }, "⟳")), this.body);
   }
   runs(runs) {
@@ -57,7 +57,7 @@ export class Run {
       [well([name, value, low, high]) ? "✓" : "✗", name.replaceAll("_", " "), value?.toPrecision(3) ?? "not a number", `${low} to ${high}`, points].map((cell) => h("td", {}, `${cell}`)));
     const list = (rows) => table(["", "check", "is", "healthy", "else it points to"], rows.map(row));
     place.replaceChildren(h("h3", {}, "Alarms"), alarms.length === 0 ? h("p", {}, "No checks have been made yet.")
-      : bad.length ? list(bad) : h("p", {}, `All ${alarms.length} checks of the run are healthy.`),
+      : bad.length ? list(bad) : h("p", {}, `All ${alarms.length} sanity checks passed.`),
       alarms.length ? h("details", {}, h("summary", {}, "all checks"), list(alarms)) : "");
   }
   ratings(place, ratings, matches) { // other networks than the run's own have no place on its curve

@@ -143,7 +143,7 @@ export class Think {
       if (part.from === undefined) return;
       part.winrates.forEach((winrate, index) => Object.assign(game.nodes[line[first + part.from + index]], { winrate, score: part.scores[index] }));
       if (viewer.game === game) viewer.drawCurve();
-      this.result.replaceChildren(h("p", {}, `The curve is now ${part.name}'s own word, without a search.`));
+      this.result.replaceChildren(h("p", {}, `The curve now shows ${part.name}'s own evaluation, without a search.`));
     });
   }
   planes() {
