@@ -68,7 +68,7 @@ test("a double click sends one move", async () => {
   await server.answer("move");
   played.play(14);
   assert.deepEqual(server.asked, ["move", "genmove"]);
-  assert.match(said[1], /network thinks/);
+  assert.match(said[1], /network is thinking/);
 });
 
 test("a move that is refused leaves the turn with the person", async () => {

@@ -82,7 +82,7 @@ def perform(script: str) -> str:
 
 @pytest.mark.parametrize("path", sorted((DATA / "analysis").glob("*.txt")), ids=lambda path: path.stem)
 def test_conversations(path: Path) -> None:
-    """Lines that begin with > are asked, < answered; behind ! stands what people are told."""
+    """Lines after > are requests, after < replies, after ! messages for people."""
     script = path.read_text().strip()
     assert perform(script) == script
 

@@ -96,7 +96,7 @@ def test_counts() -> None:
 
 
 def test_stopped_games_count_for_who_did_not_stop_them(tmp_path: Path) -> None:
-    """A lost on the board, won by resignation, lost by a fault, won by a fault: scores are known of the first alone."""
+    """A lost on the board, won by resignation, lost by forfeit, won by a fault: scores are known of the first alone."""
     result = some_result(
         *"ab",
         num_games=4,
@@ -117,13 +117,13 @@ def test_stopped_games_count_for_who_did_not_stop_them(tmp_path: Path) -> None:
     lines = "\n".join(result.lines())
     assert "names another winner" not in lines
     wrong = some_result(*"ab", num_games=4, game_0={"score_black": 2.0, "final_scores": {"b": "W+2"}})
-    assert wrong.lines()[0].endswith("; BUT b names another winner than the referee in 1 of 1 games")
+    assert wrong.lines()[0].endswith("; BUT b disagrees with the referee about the winner in 1 of 1 games")
     assert "    game 3: a: crashed\n    game 4: b: hung" in lines and "b resigned in 1 of 4 games" in lines
     assert "  mean score -2.0 points over the games that were counted (1); " in lines
     assert [game.result_text for game in result.games] == ["W+2", "W+R", "W+F", "W+F"]
     text = Page(write_report(tmp_path, [result], ["a", "b"])).text
-    assert "a lost by a fault 1" in text and "b resigned 1" in text and "game 3: a: crashed" in text
-    assert "b agrees with the referee's score in 1 of 1 games" in text
+    assert "a lost by forfeit 1" in text and "b resigned 1" in text and "game 3: a: crashed" in text
+    assert "b agrees with the referee on the score in 1 of 1 games" in text
 
 
 def test_scores_that_engines_tell() -> None:

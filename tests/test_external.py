@@ -150,7 +150,7 @@ def test_a_fault_loses_the_game_and_the_match_goes_on(mode: str) -> None:
         assert re.fullmatch(TABLES["faults"][mode], game.stop.reason), game.stop.reason
         assert math.isnan(game.score_black)
     assert result.summary()["forfeits"] == [0, 4] and result.summary()["mean_score"] is None
-    assert any(f"{mode} lost by a fault in 4 of 4 games" in line for line in result.lines())
+    assert any(f"{mode} lost by forfeit in 4 of 4 games" in line for line in result.lines())
 
 
 def test_one_crash_costs_one_game(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_evaluate_writes_how_games_ended(tmp_path: Path, capsys: pytest.CaptureF
     assert all("fake_program: ended with status 3" in game.get("C") for game in crashed)
     assert resigned and {game.get("RE") for game in resigned} <= {"B+R", "W+R"}
     shown = capsys.readouterr().out
-    assert "lost by a fault" in shown and "resigned in" in shown and (tmp_path / "report.html").exists()
+    assert "lost by forfeit" in shown and "resigned in" in shown and (tmp_path / "report.html").exists()
 
 
 def matches_of(settings: Config) -> Matches:
@@ -250,4 +250,4 @@ def test_games_do_not_depend_on_processes_and_batches() -> None:
     assert whole.agreement("good") == (8, 8, 8)
     assert same(whole, play_match(use("good", processes=1), Drawing(), settings))
     assert same(whole, play_match(use("good", processes=3), Drawing(), replace(settings, at_once=5)))
-    assert any("agrees with the referee's score in 8 of 8 games" in line for line in whole.lines())
+    assert any("agrees with the referee on the score in 8 of 8 games" in line for line in whole.lines())

@@ -213,7 +213,7 @@ def test_a_run_from_a_file_is_written_again(tmp_path: Path) -> None:
     assert all(torch.equal(one[name], other[name]) and not torch.equal(one[name], old[name]) for name in one)
     assert (again.sizes, again.config.run.name) == (None, "new")
     train(with_overrides(trained.config, ["pipeline.iterations=2"]), resume=True)
-    with pytest.raises(InputError, match="architecture katago, and .* is of tower"):
+    with pytest.raises(InputError, match="architecture=katago, but .* has tower"):
         checkpoint.export(after, checkpoint.load("checkpoints/7x7.pt"))
 
 

@@ -1,5 +1,4 @@
-"""What does not end a run: signals, readers that go, a disk that refuses, numbers that are none, settings that are
-gone."""
+"""Faults that a run survives: signals, closed pipes, disk errors, NaN weights, missing settings."""
 
 import ctypes
 import errno
@@ -120,7 +119,7 @@ GATED = "evaluation.gate=0.55 evaluation.every_iterations=1 pipeline.iterations=
 GATED += "selfplay.slots=2 pipeline.games_per_iteration=2 selfplay.random_opening_games=8".split()
 
 
-def test_who_was_let_through_the_gate_plays_in_a_run_that_is_stopped_too(tmp_path: Path, monkeypatch, capfd) -> None:
+def test_a_stopped_run_keeps_the_player_that_passed_the_gate(tmp_path: Path, monkeypatch, capfd) -> None:
     """Of five iterations' checkpoints the first meets nobody, the second and fourth lose, the third wins."""
     tiny.decide_matches([0, 0.54, 0.55, 0.54], monkeypatch.setattr)
     used, use, folder = [], SelfPlay.set_network, tmp_path / "whole" / "tiny"
@@ -218,7 +217,7 @@ def test_a_stream_outlives_its_reader_and_a_full_disk(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().splitlines() == ["cannot write", "goes on"]
 
 
-def test_a_disk_that_refuses_is_waited_for(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_run_waits_for_a_failing_disk(tmp_path: Path, monkeypatch, capsys) -> None:
     """Refused are renames of snapshots, checkpoints and shards, and what is appended to the logs."""
     monkeypatch.setattr(signals, "PATIENCE", 0.01)
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -238,7 +237,7 @@ WORDS |= dict.fromkeys((errno.EACCES, errno.EROFS), "permission to write")
 @pytest.mark.parametrize(
     "number", [*signals.HEALS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EPERM]
 )
-def test_only_what_can_heal_is_waited_for(number: int) -> None:
+def test_only_temporary_errors_are_retried(number: int) -> None:
     said, waits, refusals = [], [], [True, True, False]
     taken = Signals(said.append)
     taken.wait = waits.append
@@ -307,7 +306,7 @@ def test_a_fault_of_the_folder_ends_the_run_with_what_is_saved(fault: str, tmp_p
 
 
 def poisoning(monkeypatch: pytest.MonkeyPatch, steps: range, averaged: bool) -> None:
-    """Makes the network's weights, or the averages, no numbers after some of the training steps of this process."""
+    """Makes the network's weights, or the averages, NaN after some of the training steps of this process."""
     count, step = iter(range(10**6)), Trainer.step
 
     def poisoned(self: Trainer, *arguments, **options):
@@ -320,7 +319,7 @@ def poisoning(monkeypatch: pytest.MonkeyPatch, steps: range, averaged: bool) -> 
     monkeypatch.setattr(Trainer, "step", poisoned)
 
 
-def test_averages_that_are_no_numbers_are_never_saved(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_nan_averages_are_never_saved(tmp_path: Path, monkeypatch, capsys) -> None:
     poisoning(monkeypatch, range(30, 31), averaged=True)
     folder = tiny.run(tmp_path, *TWO_ITERATIONS)
     assert "averaged weights became NaN or infinite" in (said := capsys.readouterr().err)
@@ -419,8 +418,8 @@ def test_an_opponent_that_is_gone_is_left_out(tmp_path: Path, capsys) -> None:
         tiny.run(tmp_path / "new", *words)
 
 
-def test_what_can_not_be_is_refused_before_it_starts(tmp_path: Path, monkeypatch) -> None:
-    with pytest.raises(InputError, match="training.batch is 9999, .* at most 1600 samples"):
+def test_impossible_settings_are_refused_at_the_start(tmp_path: Path, monkeypatch) -> None:
+    with pytest.raises(InputError, match="training.batch is 9999, .* at most 1600 training samples"):
         tiny.run(tmp_path, *TWO_ITERATIONS, "training.batch=9999")
     monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 10**8)
     with pytest.raises(InputError, match=r"replay.capacity=(\d+) would fit") as caught:
@@ -449,7 +448,7 @@ def test_the_plan_names_the_memory_of_each_device(monkeypatch) -> None:
         limits.plan(config, gpu)
 
 
-def test_what_stays_of_checkpoints_games_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_checkpoints_games_and_logs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "KEEP_EVERY", 2)
     monkeypatch.setattr(telemetry, "MOST_BYTES", 4000)
     words = "pipeline.keep_checkpoints=1", "selfplay.sgf_share=1", "pipeline.keep_games=5"

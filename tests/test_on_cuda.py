@@ -144,7 +144,7 @@ def played(settings: Config, device: torch.device, number: int) -> tuple[dict[in
 
 @on_cuda
 @pytest.mark.parametrize("words", [*CASES, pytest.param(["selfplay.full_share=0.5", "search.leaves=2"], id="all")])
-def test_the_games_are_the_cpus(words: list[str], request: pytest.FixtureRequest, monkeypatch) -> None:
+def test_games_equal_those_on_the_cpu(words: list[str], request: pytest.FixtureRequest, monkeypatch) -> None:
     """Searches of two lengths, so that some games move while others go on; games that are over, resigned ones too, are
     taken in and replaced; steps are replayed as a graph. Interpreted, only one case has all kernels."""
     if pretend_cuda and "[all]" not in request.node.name:
@@ -301,7 +301,7 @@ SMALLEST += "selfplay.slots=4 selfplay.random_opening_games=8 pipeline.games_per
 
 @pytest.mark.slow  # half a minute
 @counted
-def test_a_run_has_matches_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_plays_background_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_only", None)  # which the run changes for its process
     folder = tiny.run(tmp_path, *SMALLEST, "evaluation.every_iterations=1", "pipeline.iterations=2")
     assert any("eval/random_winrate" in line for line in tiny.lines(folder / "logs" / "metrics.jsonl"))
@@ -464,7 +464,7 @@ def test_the_copy_for_playing_agrees_on_any_memory(size: int) -> None:
 
 
 @counted
-def test_what_is_one_launch() -> None:
+def test_operations_that_take_a_fixed_number_of_launches() -> None:
     """A symmetry, an evaluation by playouts, and all that follows a convolution."""
     pytest.importorskip("triton")
     keys, network = torch.arange(2, device=CUDA), tiny.network(tiny.config())

@@ -77,7 +77,7 @@ def test_a_run_leaves_its_settings_checkpoints_samples_and_games(finished: Path)
     assert "against itself" in (finished / "report.html").read_text(), "what the final matches showed"
 
 
-def test_what_the_set_up_and_snapshots_take_is_no_speed(tmp_path: Path, monkeypatch) -> None:
+def test_speeds_leave_out_setup_and_snapshots(tmp_path: Path, monkeypatch) -> None:
     """Two minutes of measuring count as minutes of the run, but say nothing of how fast the others pass; nor does the
     hour between two training steps of 1 s say how fast it learns."""
     seconds = [0.0]
@@ -211,7 +211,7 @@ def test_more_moves_than_half_of_the_simulations_are_warned_of(words: str, warns
 SPOILS = {
     "is cut short": lambda path: path.write_bytes(path.read_bytes()[:-500]),
     "holds only a network": lambda path: checkpoint.export(path, checkpoint.load(path)),
-    "is of format 1": lambda path: checkpoint.save(path, replace(checkpoint.load(path), run={"ranks": 1})),
+    "has format 1": lambda path: checkpoint.save(path, replace(checkpoint.load(path), run={"ranks": 1})),
 }
 
 

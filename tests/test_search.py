@@ -254,7 +254,7 @@ def test_a_step_that_cannot_be_captured_is_made_all_the_same(captured: list, mon
 
 
 def test_a_search_state_is_freed_with_its_graph(captured: list) -> None:
-    """Trees are large: nothing may keep one until Python looks for circles."""
+    """Trees are large: none may wait for Python's garbage collector."""
     state = start()
     gc.disable()
     try:

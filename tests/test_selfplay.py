@@ -383,7 +383,7 @@ def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:
 
 
 def test_memory_is_that_of_the_games(monkeypatch) -> None:
-    """The trees and records that self-play makes are those that are reckoned for it."""
+    """The trees and records that self-play makes take the memory that is estimated for them."""
     settings = tiny.config("selfplay.slots=50", "selfplay.full_simulations=60")
     selfplay = tiny.self_play(settings, tiny.Table(), 1)
     tree, records = selfplay.search_state.tree, selfplay.recorder.tables.values()

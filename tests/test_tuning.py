@@ -179,7 +179,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., N
         for path in () if keeps else tmp_path.glob("*.json"):
             path.unlink()
         if forgets:
-            tuning._warn_once.cache_clear()
+            tuning.runtime.warn_once.cache_clear()
             monkeypatch.setattr(questions, "_answers", {})
         command = "/no/such/program" if table is None else sys.executable
         monkeypatch.setattr(questions, "COMMAND", (command, "-S", "-c", STAND_IN, json.dumps(table)))
@@ -261,7 +261,7 @@ def test_kernels_that_are_wrong_are_refused_by_name(stand_in: Callable) -> None:
         found, names = tuning.prove_kernels(CPU, 9), kernels.NAMES["cpu"]
     faults = {"tree": "ends with a segmentation fault", "scoring": error}
     assert found == {f"numba {name}": faults.get(name, "") for name in names} and tuning.prove_kernels(CPU, 9) == found
-    sentences = [f"the kernel {name} by numba {faults[name]} on this machine, so it is not used" for name in faults]
+    sentences = [f"the kernel {name} by numba {faults[name]} on this machine; it is not used" for name in faults]
     assert [str(one.message) for one in said] == sentences
     assert {name for name in names if kernels.module_for(name, CPU) is None} == set(faults)
     assert kernels.in_use(CPU) == "kernels by numba, except tree, scoring (torch)"

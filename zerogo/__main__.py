@@ -134,6 +134,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if command not in COMMANDS:
         print(f"error: there is no command {command!r}; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
+    cli.set_up_process()
     parse, run = (globals().get(f"{what}_{command}") for what in ("parse", "main"))
     if parse is None:
         module = importlib.import_module(f"zerogo.{command}.__main__")
@@ -236,8 +237,9 @@ def launches(config: Config, limit: Callable[[int], int], is_training: bool = Tr
         cli.set_up(config)  # tries the kernels before the number of processes, whose trial uses them
     number = tuning.num_processes(config, limit)
     if not is_training:
-        is_cpu = pick_device(config.run.device).type == "cpu"
-        number = limit(number if is_cpu else min(number, count_gpus()))
+        device = pick_device(config.run.device)
+        gpus = 1 if device.index is not None else count_gpus()
+        number = limit(min(number, gpus) if device.type == "cuda" else number)
     if number == 1:
         return False
     print(f"{number} processes share the work (run.processes)", flush=True)

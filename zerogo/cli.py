@@ -139,17 +139,22 @@ class LineQueue:
             self._waiting.put(None)
 
 
+def set_up_process() -> None:
+    """Does what must come before torch is imported: refuses Windows, and keeps OpenMP from binding threads."""
+    if sys.platform == "win32":
+        print("error: zerogo runs on Linux and macOS; on Windows, use WSL", file=sys.stderr)
+        sys.exit(2)
+    for name in BINDING:
+        os.environ.pop(name, None)
+
+
 def run(parse: Callable[[], argparse.Namespace], main: Callable[[argparse.Namespace], int | None]) -> None:
     """Runs a front end as this process and ends it: parse first, so that mistakes need no torch, then main."""
     try:
         arguments = parse()
     except BrokenPipeError:  # the reader of what an option prints has gone, as in `zerogo gtp --supported | head`
         os._exit(1)
-    if sys.platform == "win32":
-        print("error: zerogo runs on Linux and macOS; on Windows, use WSL", file=sys.stderr)
-        sys.exit(2)
-    for name in BINDING:
-        os.environ.pop(name, None)
+    set_up_process()
     try:
         from zerogo.system.runtime import script_main
     except KeyboardInterrupt:  # torch takes seconds

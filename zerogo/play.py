@@ -34,7 +34,7 @@ HELP = """what you can type:
   pass          pass the turn; two passes in a row end the game
   undo          take back your last move and the answer; undo 3 takes back three moves, whoever played them
   hint          what a bot would play here, and what it expects
-  score         who is ahead if the game ended now
+  score         who would win if the game ended now
   resign        give up
   board         show the board again
   save FILE     write the game as SGF
@@ -68,7 +68,7 @@ class TextStyle:
         lines = picture.board_text(game.state.stones(), game.last_action).split("\n")
         if self.in_colour:
             lines[1 : game.size + 1] = [self._row(line) for line in lines[1 : game.size + 1]]
-        captures = [f"{self.name(colour)} has taken {game.state.captures[colour]}" for colour in Colour]
+        captures = [f"{self.name(colour)} has captured {game.state.captures[colour]}" for colour in Colour]
         return "\n".join([*lines, f"{', '.join(captures)}; komi {game.rules.komi:g}"])
 
     def name(self, colour: Colour) -> str:

@@ -44,7 +44,7 @@ def test_lines_and_verdicts(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
 def test_a_part_that_does_not_end() -> None:
     assert gpu._run(Part("timeit -n 1 -s import(time) 1", 100))[1] != ""
     start, held = time.monotonic(), "import subprocess; subprocess.run(['sleep', '60'])"  # it has the pipes, too
-    assert gpu._run(Part(f'timeit -n 1 "{held}"', 1)) == ({}, "not over after 1 s")
+    assert gpu._run(Part(f'timeit -n 1 "{held}"', 1)) == ({}, "did not finish within 1 s")
     assert time.monotonic() - start < 30
 
 

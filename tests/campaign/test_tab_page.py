@@ -191,7 +191,7 @@ def test_two_networks_are_asked_side_by_side_over_time_and_for_planes(page: Page
     page.click("button", "Over time")
     page.until(lambda: len(page.texts(".result tbody tr")) == 2 and page.count(".result .chart"))
     page.click("button", "Curve of this game")
-    page.says("own word", ".result")
+    page.says("own evaluation", ".result")
     assert page.count(".score-curve") == 1
     page.click("button", "Planes")
     page.until(lambda: page.count(".plane") == 17)

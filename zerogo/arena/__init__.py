@@ -87,7 +87,7 @@ def _make_players(stack: ExitStack, words: Sequence[str], setup: cli.Setup) -> l
 
 @dataclass
 class Tournament:
-    """Players, made from their words `specs`, who meet under the settings of `config`: each every other, or one itself.
+    """A round robin of the players made from `specs`, or one player against itself, under the settings of `config`.
     pairs: the indices of each match's players, in the order in which they are played."""
 
     specs: list[str]
@@ -105,7 +105,7 @@ class Tournament:
         self.move_cap = cap_for(self.config.game, self.players, self.rules.size)
 
     def settings(self) -> dict[str, Any]:
-        """Returns, as plain values, the settings in which a resumed match must agree."""
+        """Returns, as plain values, the settings that a resumed match must share."""
         settings = {"players": self.specs, "names": self.names, NUM_GAMES: self.num_games}
         settings |= {"opening_plies": self.opening_plies, "seed": self.config.run.seed, "move_cap": self.move_cap}
         strength = {name: getattr(self.config.evaluation, name) for name in ("simulations", "symmetry", "algorithm")}
@@ -128,7 +128,7 @@ class Tournament:
         return results
 
     def _play_match(self, index: int, journal: Journal, progress: Progress) -> MatchResult:
-        """Plays one match. Its seed differs from those of the others, so that their games don't draw alike."""
+        """Plays one match. Each match has its own seed, so that no two share their random draws."""
         (i, j), seed = self.pairs[index], self.config.run.seed
         seed = seed if self.is_self else int(rng.key(seed, i, j)) % 2**62
         of_all = self.opening_plies, self.move_cap, self.device

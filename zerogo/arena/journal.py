@@ -94,7 +94,7 @@ def _require_fit(folder: Path, settings: Mapping[str, Any], resume: bool) -> boo
         is_empty = folder.is_dir() and all(entry.name.startswith(".") for entry in folder.iterdir())
         if resume and not is_empty:
             lack = f"the folder {folder} holds no match to resume ({SETTINGS_FILE} is missing)"
-            raise InputError(f"{lack}; give --out that of a match")
+            raise InputError(f"{lack}; give --out the folder of a match")
         return False
     text = bounds.read_file(path, MOST_SETTINGS_BYTES, "match")
     try:

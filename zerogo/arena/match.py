@@ -86,7 +86,7 @@ def play_match(
     pairs = set(sorted({number // 2 for number in missing})[distributed.rank() :: world_size])
     share = {number: hooks.begun.get(number, []) for number in missing if number // 2 in pairs}
 
-    def _report_progress(played: float) -> None:  # the other ranks have come as far as this one
+    def _report_progress(played: float) -> None:  # assumes that all ranks progress alike
         hooks.on_progress(len(games) + min(len(missing), world_size * played))
 
     try:
@@ -177,7 +177,7 @@ class MatchGames:
             return ended
         self.moves[self.game_index, self.ply - 1] = actions.to(torch.int16)
         self.states = board.step_(self.states, actions)
-        finished = self.states.finished.nonzero().squeeze(1)  # between moves the host may look
+        finished = self.states.finished.nonzero().squeeze(1)  # between moves the host may read tensors
         if finished.numel():
             ended += self._end(finished.tolist(), {})
             self._keep((~self.states.finished).nonzero().squeeze(1))
@@ -203,7 +203,7 @@ class MatchGames:
         return actions, {k: self._stop(k, int(actions[k])) for k in wrong}
 
     def _are_legal(self, actions: Tensor) -> Tensor:
-        """Returns which actions of the running games are legal, of any numbers int64 [K]: bool [K]."""
+        """Returns which of the given actions, any int64 [K], are legal in the running games: bool [K]."""
         clamped = actions.clamp(0, self.rules.size**2)
         return board.legal_actions(self.states).gather(1, clamped.unsqueeze(1)).squeeze(1) & (actions == clamped)
 
@@ -232,8 +232,8 @@ class MatchGames:
         return actions
 
     def _stop(self, k: int, action: int) -> Stop:
-        """Returns why one of the K games stops at an action that is no legal move of an engine. Raises ValueError for a
-        player of zerogo's, where it is a bug."""
+        """Returns why one of the K games stops: an engine resigned, was at fault or played an illegal move. Raises
+        ValueError for zerogo's own player, where it is a bug."""
         player, number = self._to_move(k), int(self.numbers[self.game_index[k]])
         if player not in self.engines:
             raise ValueError(f"match: {player.name} played the illegal action {action} in game {number}")
@@ -256,7 +256,7 @@ class MatchGames:
 
     def _end(self, ended: list[int], stops: Mapping[int, Stop]) -> list[PlayedGame]:
         """Returns the games that end now, on the host, and ends them in the engines. ended: their indices among the K.
-        stops: of all of them, or of none; then they are counted, and the engines' own scores are added."""
+        stops: of all of them, or empty: then they are counted, and the engines' own scores are added."""
         index = torch.tensor(ended, dtype=torch.int64, device=self.game_index.device)
         states, rows = self.states.select(index), self.game_index[index]
         games, final_scores = self._games(rows.tolist()), [{} for _ in ended]

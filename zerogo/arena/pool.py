@@ -30,7 +30,7 @@ FILE, FOLDER = "matches.jsonl", "matches"
 KEPT_GAMES = 10  # of a match, some 6 KB
 ELO0, ELO1 = 0.0, 20.0  # of the SPRT: no stronger, and stronger by as much as a day's change of a long run
 CHECKPOINT = re.compile(r"(.*)@(\d+)")  # a checkpoint's name: its run's, and its training step
-LISTED = 20  # players in a table, the strongest; players that a caller names come on top
+LISTED = 20  # strongest players in a table; players that a caller names are added
 
 
 class Meeting(NamedTuple):
@@ -121,10 +121,10 @@ def strongest(meetings: Sequence[Meeting], size: int, names: Collection[str]) ->
 def sort_by_information(
     meetings: Sequence[Meeting], size: int, newest: str, others: Sequence[str], games: int
 ) -> list[str]:
-    """Returns the others in the order of the information on the newest player's strength that so many games against
-    each would give, the most first: log(1 + games p (1 - p) variance), with the expected win rate p and the variance of
-    the Elo difference in nats. An opponent of equal strength and a wide interval comes first. The newest player must
-    have played a match."""
+    """Returns the others, sorted by how much `games` games against each would tell about the newest player's strength,
+    the most first: log(1 + games p (1 - p) variance), with the expected win rate p and the variance of the Elo
+    difference in nats. An opponent of equal strength and a wide interval comes first. The newest player must have
+    played a match."""
     numbers, pairs = _meetings(meetings, size)
     rated = [name for name in others if name in numbers]
     ratings = elo.bradley_terry(pairs, numbers[newest], of=[numbers[name] for name in rated])

@@ -66,7 +66,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """One finished game. number: of the match. moves: actions by ply. score_black: points, komi included; nan where the
+    """One finished game. number: its index in the match. moves: actions by ply. score_black: points, komi included; nan where the
     game was stopped. area_black: Black's points on the final board, before komi. capped: ended by the
     move cap. stones: int8 [N, N], the final board. stop: None where the board was counted. final_scores: what engines
     answered to `final_score`, by their names, such as {"gnugo:10": "B+3.5"}."""
@@ -233,8 +233,8 @@ class MatchResult:
             ],
             "own_scores": scores,
             "agreements": [
-                f"{name} agrees with the referee's score in {score['same']} of {score['of']} games, "
-                f"with its winner in {score['same_winner']}"
+                f"{name} agrees with the referee on the score in {score['same']} of {score['of']} games, "
+                f"on the winner in {score['same_winner']}"
                 for name, score in scores.items()
                 if score["of"]
             ],

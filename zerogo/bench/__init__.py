@@ -62,7 +62,7 @@ def peer_batches(args: argparse.Namespace, batch: int) -> list[int]:
 
 def alternate_rounds(args: argparse.Namespace, works: Mapping[Any, Callable[[float], Any]]) -> dict[Any, list[Any]]:
     """Returns the results of each work's rounds, which alternate; a work gets the seconds that it should last. Several
-    processes begin together; the work "network" is rank 0's alone, whose results all get."""
+    processes begin together; rank 0 alone does the work "network", and all get its results."""
     results: dict[Any, list[Any]] = {name: [] for name in works}
     for _ in range(args.rounds):
         for name, work in works.items():

@@ -11,8 +11,8 @@ from zerogo.features import ENCODERS
 from zerogo.system import distributed
 from zerogo.system.runtime import usable_cores
 
-ABOUT = """Measurements of speed and learning. Each prints one JSON line per configuration. Rounds of what is
-compared alternate, so that other load on the machine affects both."""
+ABOUT = """Measurements of speed and learning. Each prints one JSON line per configuration. What is compared
+runs in alternating rounds, so that other load on the machine affects both."""
 EXAMPLES = """
 examples:
   zerogo bench board --size 9 --batch 1024              random legal moves per second

@@ -91,7 +91,7 @@ def _run(part: Part) -> tuple[dict[str, Any], str]:
             os.killpg(process.pid, signal.SIGKILL)  # what it started would keep the pipes open, and the GPU busy
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            return {}, f"not over after {part.seconds} s"
+            return {}, f"did not finish within {part.seconds} s"
     sys.stdout.write(out)
     sys.stdout.flush()
     sys.stderr.write(errors)

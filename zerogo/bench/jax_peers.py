@@ -175,7 +175,7 @@ class MctxGames(PgxGames):
         if kind == "network":
             _network()
             return _network, self.batch
-        # Compiled without a run: a whole search is long, and what is warm after one is nothing beside it.
+        # Compiled without a run: a whole search is long, and warming up hardly matters next to it.
         policy = jax.jit(self._policy).lower(params, self.key, evaluate(params, state.observation), state).compile()
         return _search, self.batch * self.simulations
 

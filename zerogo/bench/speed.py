@@ -141,7 +141,7 @@ def run_net(args: argparse.Namespace) -> None:
 
 
 def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float) -> float:
-    """Returns the operations per second of a large matrix product, the most that a network can come near to."""
+    """Returns the operations per second of a large matrix product, an upper bound for a network."""
     side = PRODUCT[device.type]
     one, other = torch.ones(2, side, side, dtype=dtype, device=device)
     return 2 * side**3 * bench.measure_rate(lambda: one @ other, device, seconds, at_least=3)

@@ -154,7 +154,7 @@ GROUPS = {
     "rule_planes": Group(VALUES, planes.RULES, planes.rules, tells_komi=True),
     "komi": Group(GLOBALS, ("komi",), planes.komi, tells_komi=True),
     "last_passes": Group(GLOBALS, _ago("pass"), planes.last_passes, RECENT_MOVES, RECENT_MOVES),
-    "katago_komi": Group(GLOBALS, ("komi / 20",), lambda view: planes.cut_komi(view)[:, None] / 20, tells_komi=True),
+    "katago_komi": Group(GLOBALS, ("komi / 20",), lambda view: planes.clip_komi(view)[:, None] / 20, tells_komi=True),
     "katago_rules": Group(GLOBALS, planes.KATAGO_RULES, planes.katago_rules),
     "komi_parity": Group(GLOBALS, ("komi parity",), planes.komi_parity),
 }

@@ -193,7 +193,7 @@ def own_komi(view: View) -> Tensor:
     return torch.where(view.is_black, -view.state.rules.komi, view.state.rules.komi)
 
 
-def cut_komi(view: View) -> Tensor:
+def clip_komi(view: View) -> Tensor:
     """Returns the side to move's komi, clipped to the board's area plus a margin: float32 [B]. Under territory scoring
     KataGo subtracts a point for each stone played."""
     state, limit = view.state, (view.state.rules.size**2 + KOMI_MARGIN).to(torch.float32)
@@ -212,7 +212,7 @@ def komi(view: View) -> Tensor:
 def komi_parity(view: View) -> Tensor:
     """Returns KataGo's wave for the distance of the komi from values that allow a draw, which have the parity of the
     board's area; only under area scoring."""
-    komi, odd = cut_komi(view), (view.state.rules.size % 2).to(torch.float32)
+    komi, odd = clip_komi(view), (view.state.rules.size % 2).to(torch.float32)
     above = (komi - (torch.floor((komi - odd) / 2) * 2 + odd)).clamp(0, 2)
     wave = torch.where(above < 0.5, above, torch.where(above < 1.5, 1 - above, above - 2))
     return torch.where(view.state.rules.scoring == scoring.AREA, wave, 0.0).unsqueeze(1)

@@ -42,7 +42,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     seed = {"help": "random seed (default: drawn, and printed to stderr)"}
     names = ("device", "precision", "threads", "config", "rules", "komi", "resign")
     cli.add_options(parser, *names, seed=seed, simulations=simulations)
-    leaves = "leaves of the tree per step; 0: measured, so that the device is busy (default: by the simulations)"
+    leaves = "leaves of the tree per step; 0: measured, to keep the device busy (default: depends on --simulations)"
     add("--leaves", type=cli.number(int, 0), metavar="N", help=leaves)
     threshold = "win rate below which it resigns (default: 0.05)"
     add("--resign-threshold", type=cli.number(float, 0, 1), default=0.05, metavar="P", help=threshold)
@@ -52,9 +52,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--lag", type=cli.number(float, 0), default=0.3, metavar="S", help=lag)
     ponder = "keep searching while the opponent thinks (default: --no-ponder)"
     add("--ponder", action=argparse.BooleanOptionalAction, default=False, help=ponder)
-    supported = "print what zerogo supports and refuses of KataGo's GTP and JSON, and exit"
+    supported = "print which names of KataGo's GTP and JSON zerogo supports, and exit"
     add("--supported", action=_PrintSupported, nargs=0, help=supported)
-    games = "folder below which loadsgf and printsgf read and write games (default: any file)"
+    games = "folder to which loadsgf and printsgf are confined (default: any file)"
     add("--games", type=Path, metavar="FOLDER", help=games)
     add("--log", type=cli.new_file, metavar="FILE", help="append the conversation to this file")
     parsed = parser.parse_intermixed_args(arguments)

@@ -92,7 +92,7 @@ def read_request(arguments: Sequence[str], size: int, keys: Sequence[str]) -> An
 
 
 def _values(rest: Iterator[str], key: str, number: int = 1) -> list[str]:
-    """Returns the words behind a key."""
+    """Returns the words after a key."""
     values = [next(rest, "") for _ in range(number)]
     if "" in values:
         raise InputError(f"syntax error; write: {key} {'VALUE' if number == 1 else 'COLOUR VERTEX,VERTEX,… DEPTH'}")
@@ -233,7 +233,7 @@ for _name, _function in {
 def kata_raw_nn(engine: GtpEngine, *arguments: str) -> str:
     """Returns the network's evaluation without a search, in KataGo's format and from White's view, for the side to move
     or the named one. The board is transformed by one of the 8 symmetries, or by each of them. Playouts give their
-    means, with an even policy, the same each time. OPTIMISM changes nothing, as there is no optimistic policy."""
+    means, the same each time. OPTIMISM changes nothing, as there is no optimistic policy."""
     words = list(arguments)
     player = colour(words.pop(0)) if words[0].lower() in COLOUR_WORDS else engine.game.to_play
     symmetry = words.pop(0) if words else ""
@@ -301,7 +301,7 @@ def ownership(engine: GtpEngine, player: str = "") -> str:
 
 @Command("zerogo-policy", "[COLOUR]", 0, 1, needs_search=True)
 def policy(engine: GtpEngine, player: str = "") -> str:
-    """Returns pspairs: the network's first choice of moves in per cent."""
+    """Returns pspairs: the network's prior of each move in per cent."""
     prior = _analysis(engine, player)[0].prior
     return _pairs(engine, {action: f"{100 * share:.0f}" for action, share in enumerate(prior) if share >= MIN_SHARE})
 
@@ -326,7 +326,7 @@ def pass_alive(engine: GtpEngine) -> str:
 
 @Command("zerogo-visits", "[COLOUR]", 0, 1, needs_search=True)
 def visits(engine: GtpEngine, player: str = "") -> str:
-    """Returns pspairs: how often the search has looked at each move."""
+    """Returns pspairs: the visits of each move."""
     analysis, _ = _analysis(engine, player, search=True)
     return _pairs(engine, {move.action: shorten_count(move.visits) for move in _frequent_moves(analysis)})
 
@@ -379,7 +379,7 @@ def _frequent_moves(analysis: Analysis) -> list[Candidate]:
 
 
 def _board(rows: list[list[str]]) -> str:
-    """Returns the lines of a board; a reply that begins with a line end begins below the sign of success."""
+    """Returns the lines of a board; a leading newline puts the first row below the "=" of the reply."""
     return "\n".join(["", *map(" ".join, rows)])
 
 

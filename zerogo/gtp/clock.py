@@ -61,7 +61,7 @@ class Clock:
     is_reported: bool = False
 
     def restart(self, settings: Settings | None = None) -> None:
-        """Gives both sides all of their time, for a new game; settings: from now on, None for those of before."""
+        """Gives both sides all of their time, for a new game; settings: None keeps the present ones."""
         self.settings = settings or self.settings
         kind, main, period, number, *_ = self.settings
         has_main = main > 0 or kind in ("none", "absolute")

@@ -148,7 +148,7 @@ def komi(engine: GtpEngine, points: str) -> None:
 @Command("play", "COLOUR VERTEX", 2)
 @Command("gogui-play_sequence", "COLOUR VERTEX…", 0, ANY)
 def play_sequence(engine: GtpEngine, *sequence: str) -> None:
-    """Plays COLOUR VERTEX pairs, all or none. Programs know the refusal "illegal move" alone, the reason is logged."""
+    """Plays COLOUR VERTEX pairs, all or none. Clients know only the refusal "illegal move", so the reason is logged."""
     game = engine.game.copy()
     for stone, action in moves(sequence, engine.size):
         player = Colour(stone)
@@ -266,7 +266,7 @@ def _set_up(engine: GtpEngine, rows: list[list[int]], changes: list[tuple[int, i
 # Rules. Deviations from a ruleset are reported on stderr and below `showboard`
 
 
-@Command("kata-set-rules", "NAME, or an object such as that of kata-get-rules", 1, ANY)
+@Command("kata-set-rules", "NAME, or a JSON object as from kata-get-rules", 1, ANY)
 def kata_set_rules(engine: GtpEngine, *words: str) -> None:
     """Takes a ruleset's name or KataGo's object; komi stays."""
     text = " ".join(words)
@@ -438,7 +438,7 @@ def param(engine: GtpEngine, name: str = "", text: str = "") -> str | None:
     return "\n".join(["", *rows])
 
 
-@Command("kata-set-params", "an object such as that of kata-get-params", 1, ANY)
+@Command("kata-set-params", "a JSON object as from kata-get-params", 1, ANY)
 def kata_set_params(engine: GtpEngine, *words: str) -> None:
     """Changes several settings by a JSON object, all or none."""
     try:
@@ -459,7 +459,7 @@ def kata_set_params(engine: GtpEngine, *words: str) -> None:
 
 @Command("kata-benchmark", "VISITS", 1, needs_search=True)
 def kata_benchmark(engine: GtpEngine, number: str) -> str:
-    """Searches the position from a fresh tree up to so many visits, fewer if the tree gets full; returns the speed."""
+    """Searches the position from a fresh tree up to VISITS visits, fewer if the tree gets full; returns the speed."""
     visits = integer(number, "visits", 2, 10**6)
     session = AnalysisSession(engine.analyst, seed=engine.options.seed, most_bytes=TREE_BYTES)
     session.set_position(engine.game)

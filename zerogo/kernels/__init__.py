@@ -174,7 +174,7 @@ def only(name: str, kind: str) -> Iterator[None]:
 
 
 def source_digest(kind: str, package: Path = PACKAGE) -> str:
-    """Returns a word that changes with the sources of the kernels for a device type, compiled-in constants included."""
+    """Returns a hash of the sources of the kernels for a device type, compiled-in constants included."""
     patterns = "kernels/*.py", f"kernels/{kind}/*.py", "rules/__init__.py"
     sources = [path for pattern in patterns for path in sorted(package.glob(pattern))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]

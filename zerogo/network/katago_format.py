@@ -40,7 +40,7 @@ MOST, MOST_DEPTH, MOST_BLOCKS = 2**16, 8, 1000
 BINARY = b"@BIN@"
 SPACE, WORD = re.compile(rb"\s*"), re.compile(rb"\S+")
 KINDS = ("ordinary_block", "gpool_block", "nested_bottleneck_block", Attention.kind, FeedForward.kind)
-FEW, ALL = 0.1, 1.0  # of initial weights, times the usual size: into the trunk; of output layers
+SMALL, USUAL = 0.1, 1.0  # spread of initial weights: in layers that end a block or a head; in all others
 
 
 def is_network(path: str | Path) -> bool:
@@ -160,7 +160,7 @@ def plan_of(settings: NetworkConfig) -> str:
 
 class StreamReader:
     """Reads a stream's words and tensors; the `value` arguments are ignored. has_tensors: if False, tensors are drawn
-    with the given spread, or filled with that number if it is negative."""
+    with the given spread, or filled with its negative if it is not above 0."""
 
     def __init__(self, data: bytes, where: str, has_tensors: bool = True) -> None:
         self.data, self.where, self.at, self.has_tensors, self.version = data, where, 0, has_tensors, 0
@@ -175,15 +175,15 @@ class StreamReader:
             raise self.error("it ends too early")
         self.at, word = match.end(), match[0].decode("ascii", "replace")
         if allowed and word not in allowed:
-            raise self.error(f"it says {word[:40]!r}, where one of {', '.join(allowed)} must be")
+            raise self.error(f"it says {word[:40]!r} instead of one of {', '.join(allowed)}")
         return word
 
     def whole(self, value: Any = None, low: int = 1, high: int = MOST) -> int:
         """Returns the next integer, from low to high."""
         word = self.word()
         if not re.fullmatch(r"-?\d{1,9}", word) or not low <= int(word) <= high:
-            span = f"{low} must be" if low == high else f"a whole number from {low} to {high} must be"
-            raise self.error(f"it says {word[:40]!r}, where {span}")
+            span = str(low) if low == high else f"a whole number from {low} to {high}"
+            raise self.error(f"it says {word[:40]!r} instead of {span}")
         return int(word)
 
     def real(self, value: Any = None) -> float:
@@ -194,7 +194,7 @@ class StreamReader:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise self.error(f"it says {word[:40]!r}, where a finite number must be")
+            raise self.error(f"it says {word[:40]!r} instead of a finite number")
         return number
 
     def tensor(self, value: Any, shape: Sequence[int], spread: float = 0.0) -> Tensor:
@@ -279,7 +279,7 @@ def _header(file: Stream, net: KataGoNetwork) -> None:
     header.setdefault("as_if_suicide", 0)
     if file.version >= 15:
         if file.whole(0, 0, 1):
-            raise InputError(f"{file.where} plays like people of a rank, by a metadata encoder that zerogo lacks")
+            raise InputError(f"{file.where} imitates human ranks with a metadata encoder, which zerogo lacks")
         header["as_if_suicide"] = file.whole(header["as_if_suicide"], 0, 1)
         _zeros(file, 6)
 
@@ -317,7 +317,7 @@ def _residual(file: Stream, block: Residual, channels: int, depth: int) -> Resid
         block.pool.linear = _linear(file, block.pool.linear, 3 * block.pool.conv.out_channels, middle)
     _blocks(file, block.blocks, number, middle, depth + 1)
     block.norm2 = _norm(file, block.norm2, middle)
-    block.conv2 = _conv(file, block.conv2, middle, channels, FEW)
+    block.conv2 = _conv(file, block.conv2, middle, channels, SMALL)
     return block
 
 
@@ -339,7 +339,7 @@ def _attention(file: Stream, old: Attention | None, channels: int) -> Attention:
     shapes = {"query": (channels, heads * d), "key": (channels, groups * d), "value": (channels, groups * e)}
     shapes["out"] = (heads * e, channels)
     layers = {
-        name: _linear(file, old and getattr(old, name), *shape, FEW if name == "out" else ALL)
+        name: _linear(file, old and getattr(old, name), *shape, SMALL if name == "out" else USUAL)
         for name, shape in shapes.items()
     }
     frequencies, theta = None, None
@@ -371,7 +371,7 @@ def _feed_forward(file: Stream, old: FeedForward | None, channels: int) -> FeedF
     new.up = _linear(file, old and old.up, channels, hidden)
     if is_gated:
         new.gate = _linear(file, old and old.gate, channels, hidden)
-    new.down = _linear(file, old and old.down, hidden, channels, FEW)
+    new.down = _linear(file, old and old.down, hidden, channels, SMALL)
     return new
 
 
@@ -389,13 +389,13 @@ def _policy_head(file: Stream, net: KataGoNetwork, channels: int, header: dict[s
     pooled = 3 * net.policy_pool.conv.out_channels
     net.policy_pool.linear = _linear(file, net.policy_pool.linear, pooled, inner)
     net.policy_norm = _norm(file, net.policy_norm, inner)
-    net.policy_out = _conv(file, net.policy_out, inner, policies, FEW)
+    net.policy_out = _conv(file, net.policy_out, inner, policies, SMALL)
     outputs = inner if version >= 15 else policies
-    net.policy_pass = _linear(file, net.policy_pass, pooled, outputs, ALL if version >= 15 else FEW)
+    net.policy_pass = _linear(file, net.policy_pass, pooled, outputs, USUAL if version >= 15 else SMALL)
     if version >= 15:
         net.pass_bias = _bias(file, net.pass_bias, inner)
         net.pass_activation = _activation(file, net.pass_activation)
-        net.pass2 = _linear(file, net.pass2, inner, policies, FEW)
+        net.pass2 = _linear(file, net.pass2, inner, policies, SMALL)
 
 
 def _value_head(file: Stream, net: KataGoNetwork, channels: int) -> None:
@@ -406,15 +406,15 @@ def _value_head(file: Stream, net: KataGoNetwork, channels: int) -> None:
     net.value_hidden = _linear(file, net.value_hidden, 3 * width, None, has_bias=True)
     net.value_activation = _activation(file, net.value_activation)
     hidden, numbers = net.value_hidden.out_features, 4 if file.version == 8 else 6
-    net.outcome = _linear(file, net.outcome, hidden, 3, FEW, has_bias=True)
-    net.numbers = _linear(file, net.numbers, hidden, numbers, FEW, has_bias=True)
-    net.ownership = _conv(file, net.ownership, width, 1, FEW)
+    net.outcome = _linear(file, net.outcome, hidden, 3, SMALL, has_bias=True)
+    net.numbers = _linear(file, net.numbers, hidden, numbers, SMALL, has_bias=True)
+    net.ownership = _conv(file, net.ownership, width, 1, SMALL)
 
 
 # Layers
 
 
-def _conv(file: Stream, old: Layer, inputs: int, outputs: int | None = None, share: float = ALL) -> nn.Conv2d:
+def _conv(file: Stream, old: Layer, inputs: int, outputs: int | None = None, share: float = USUAL) -> nn.Conv2d:
     file.word("conv")
     sides = [file.whole(side) for side in (old.kernel_size if old else (0, 0))]
     if not (sides[0] % 2 and sides[1] % 2):
@@ -435,7 +435,7 @@ def _conv(file: Stream, old: Layer, inputs: int, outputs: int | None = None, sha
 
 
 def _linear(
-    file: Stream, old: Layer, inputs: int, outputs: int | None, share: float = ALL, has_bias: bool = False
+    file: Stream, old: Layer, inputs: int, outputs: int | None, share: float = USUAL, has_bias: bool = False
 ) -> nn.Linear:
     file.word("matmul")
     file.whole(inputs, inputs, inputs)

@@ -207,8 +207,8 @@ def _state_of(result: SelfPlayResult) -> dict[str, Any]:
 
 def _result_of(state: Mapping[str, Any]) -> SelfPlayResult:
     """Returns the results of `_state_of`."""
-    kept = state["collected"].items()
-    result = SelfPlayResult(**{name: one.tolist() if isinstance(one, Tensor) else one for name, one in kept})
+    kept = {name: one for name, one in state["collected"].items() if name != "is_whole"}  # an earlier name
+    result = SelfPlayResult(**{name: one.tolist() if isinstance(one, Tensor) else one for name, one in kept.items()})
     result.samples = [Samples.of_records(*state["records"])] if state["records"] else []
     return result
 

@@ -35,7 +35,7 @@ MAX_PV_LENGTH = 24
 MOVES_IN_WORDS = 8  # of an expected line
 EVALUATED_AT_ONCE = 16  # positions of a game
 PLAYER_HELP = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
-GUMBEL_UNTIL = 400  # simulations of a match up to which Gumbel searches; with PLAY PUCT was level with it at 64
+GUMBEL_UNTIL = 400  # simulations up to which matches use Gumbel; at 64, PUCT with the settings PLAY was as strong
 MAX_CONSIDERED = 16  # moves with which Gumbel's halving starts, where the simulations allow two of each
 EVERY_SYMMETRY_FROM = 64  # simulations of a move from which its root is evaluated with all eight symmetries
 PLAY = {  # KataGo's constants of PUCT for play
@@ -148,7 +148,7 @@ def make_player(
         number, algorithm = settings.simulations, settings.algorithm
         if algorithm == "auto":
             algorithm = "gumbel" if number <= GUMBEL_UNTIL else "puct"
-        # The leaves of a step were measured for self-play where that ran; a match must not depend on them.
+        # The leaves of a step were measured for self-play on the machine that ran it; a match must not depend on them.
         leaves = max(1, min(HALVING_LEAVES, number // 2)) if algorithm == "gumbel" else 1
         changes = {"algorithm": algorithm, "keep_tree": False, "leaves": leaves}
         search = _network_search(spec, settings, device, dtype, number, **changes)

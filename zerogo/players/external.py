@@ -1,8 +1,8 @@
 """Programs that speak GTP as players of matches. A person names one by
 
     gnugo:10                          GNU Go at a level from 0 to 15
-    pachi:1000                        Pachi with so many playouts a move, from 500
-    katago:200[:MODEL[:CONFIG]]       KataGo with so many visits a move
+    pachi:1000                        Pachi with 1000 playouts a move (at least 500)
+    katago:200[:MODEL[:CONFIG]]       KataGo with 200 visits a move
     gtp:/path/engine --any "option"   whatever else speaks GTP on its standard input and output
 
 Size, komi, rules (`kata-set-rules`) and seed (`set_random_seed`) are set by GTP commands, not on the command line.
@@ -101,8 +101,8 @@ class EngineProcess:
             self._selector.register(stream, selectors.EVENT_READ)
 
     def ask(self, commands: Sequence[str], seconds: float) -> list[str]:
-        """Returns the texts of the answers, all commands being sent at once; seconds: how long each answer may take.
-        Raises EngineFault, and Refusal where an answer is one, when all have been answered."""
+        """Sends all commands at once and returns the texts of the answers; seconds: time limit of each answer. Raises
+        EngineFault, or Refusal after the last answer if one of them is a refusal."""
         numbered = list(enumerate(commands, self._number + 1))
         self._number += len(commands)
         for number, command in numbered:
@@ -124,7 +124,7 @@ class EngineProcess:
         self.kill()
 
     def kill(self) -> None:
-        """Ends the engine and all that it has started at once; a second call does nothing."""
+        """Kills the engine and all processes that it has started; a second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -190,7 +190,7 @@ class EngineProcess:
         for line, after in pairwise(lines):
             if self._has_spoken and line.strip() and not after.strip():
                 noise = line.decode("utf-8", "replace")[:MOST_QUOTED]
-                raise EngineFault(f"said {noise!r} where a reply begins with = or ?")
+                raise EngineFault(f"said {noise!r}, but a reply must begin with = or ?")
         end = re.compile(rb"\n[ \t\r]*\n").search(self._incoming, start.start()) if start else None
         if end is None:
             return None
@@ -424,7 +424,7 @@ class ExternalPlayer:
     def check(self, rules: Rules) -> None:
         """Starts a process and sets the rules. Raises InputError where that fails, before any game is played."""
         if rules.suicide and not self.program.knows_suicide:
-            raise InputError(f"{self.name} knows no suicide; set game.suicide=false")
+            raise InputError(f"{self.name} does not support suicide; set game.suicide=false")
         self.begin(rules)
         worker = self._workers[0]
         try:
@@ -510,7 +510,7 @@ class ExternalPlayer:
                 process.interrupt()
 
     def _action(self, game: int, answer: str | EngineFault) -> int:
-        """Returns the action that an answer means, and keeps in mind why where it means none."""
+        """Returns the action that an answer means, and stores the reason in `faults` if it means none."""
         if isinstance(answer, EngineFault):
             self.faults[game] = str(answer)
             return FORFEIT

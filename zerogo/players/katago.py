@@ -1,4 +1,4 @@
-"""The fields of a move and of a position under KataGo's names, of which GTP writes lines and JSON objects. Names that
+"""The fields of a move and of a position under KataGo's names, for GTP's lines and JSON objects. Names that
 zerogo does not support, or not as KataGo does, are in katago.tsv, with the reasons.
 
 Values are as KataGo's, from the view of the side to move (sign 1) or of the other side (sign -1). Where KataGo's
@@ -24,7 +24,7 @@ pvVisits pvEdgeVisits movesOwnership""".split()
 INFO_EXTRAS = ("noResultValue", "pvVisits", "pvEdgeVisits", "movesOwnership")
 LZ_INFO = "move visits winrate prior lcb order pv".split()
 GTP_ROOT_INFO = "visits utility winrate scoreMean scoreLead rawWinrate".split()
-DIGITS = {"scoreMean": 4, "scoreLead": 4, "weight": 1}  # behind the point in GTP, where they are not 6
+DIGITS = {"scoreMean": 4, "scoreLead": 4, "weight": 1}  # decimals in GTP, where not 6
 # kata-raw-nn's.
 NOT_PREDICTED = ("varTimeLeft", "shorttermWinlossError", "shorttermScoreError")
 RAW = ["whiteWin", "whiteLoss", "noResult", "whiteLead", "whiteScoreSelfplay", *NOT_PREDICTED]

@@ -56,14 +56,14 @@ class LiveGame:
         return self.moves[-1][1] if self.moves else None
 
     def change_rules(self, **changes: object) -> None:
-        """Changes rules but for the size, such as komi=6.5. Moves that would not be legal now stay played."""
+        """Changes rules other than the size, such as komi=6.5. Moves that would not be legal now stay played."""
         if (rules := dataclasses.replace(self.rules, **changes)) != self.rules:
             self._states = [dataclasses.replace(state, rules=rules) for state in self._states]
             self.rules, self.result, self.start_id = rules, None, next(_starts)
 
     @property
     def turn(self) -> int:
-        """How many plies of the game are played; of one that began with stones, KataGo's guess, one for each."""
+        """The plies played so far; each stone of the start counts as one, as KataGo guesses."""
         return len(self.moves) + sum(stone > 0 for row in self.start for stone in row)
 
     def place_handicap(self, points: Iterable[int]) -> None:
@@ -103,8 +103,8 @@ class LiveGame:
         self.result = None
 
     def go_to(self, moves: Sequence[tuple[Colour, int]]) -> str | None:
-        """Changes the moves, at the cost of those that differ. Returns why one of them is illegal, before which the
-        game then stops; None where all are legal."""
+        """Sets the moves, keeping those that agree from the start. Returns why one of them is illegal (the game then
+        stops before it), None if all are legal."""
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.moves, moves, strict=False)))
         self.undo(len(self.moves) - same)
         for colour, action in moves[same:]:
@@ -129,7 +129,7 @@ class LiveGame:
             self.result = None
 
     def copy(self) -> "LiveGame":
-        """Returns a game of its own with the same moves."""
+        """Returns an independent copy of the game."""
         game = copy(self)
         game._states, game.moves, game._remarks = self._states[:], self.moves[:], self._remarks[:]
         return game
@@ -169,8 +169,8 @@ class LiveGame:
 
     @staticmethod
     def of_record(record: GameRecord, num_moves: int | None = None) -> "LiveGame":
-        """Returns a record's game after its first `num_moves` moves, by default all, from the last stones set up on the
-        way on. Raises InputError where one of the moves is illegal, with the move and the reason."""
+        """Returns a record's game after its first `num_moves` moves, by default all. It begins with the last stones
+        set up before that point. Raises InputError where one of the moves is illegal, with the move and the reason."""
         states, problem = sgf.replay(record, num_moves)
         if problem is not None:
             raise InputError(problem)

@@ -26,11 +26,11 @@ from zerogo.players.live import LiveGame
 from zerogo.players.status import Status, TimeLimit, alive_points, indices, judge_stones
 from zerogo.sgf.record import with_to_play
 
-CERTAIN = 0.9  # a point is decided if its ownership is as large, for either side
+CERTAIN = 0.9  # a point is decided if its ownership is at least this, for either side
 FREE = 0.02  # passing costs nothing if its value is at most this far below the best move's
 TIDY = 0.1  # a capture or a move that goes on may be worth this much less than the best move
-SURE_VISITS = 8  # a move's value is taken from the search as it is if it was visited so often
-FEW_STONES = 0.25  # of the points have a stone: it is too early to end a game
+SURE_VISITS = 8  # visits from which a move's value is taken from the search as it is
+FEW_STONES = 0.25  # share of points with a stone, below which it is too early to end a game
 UNDECIDED = 2 / 3  # mean ownership, of either side, below which much of the board is unsettled
 MOST_VALUED = 4  # moves against dead stones that are searched on their own before one move
 MAX_VERDICTS = 16  # positions whose verdicts a `Judge` keeps
@@ -71,7 +71,7 @@ def decide(
     a judge the analysis decides.
 
     Passes where the opponent has passed and that wins, and where nothing is left to gain, but plays on while much of
-    the board is unsettled (`is_open`), and never passes where a capture turns a lost game. Plays inside pass-alive
+    the board is unsettled (`is_open`), and never passes where a capture saves a lost game. Plays inside pass-alive
     territory only to capture dead stones that matter, or all of them if `settings.cleanup` wants that."""
     position = _Position(game, to_play, analysis, value_of, settings, judge)
     if settings.is_over or position.is_settled:
@@ -243,8 +243,8 @@ def _is_hopeless(position: _Position) -> bool:
 def _best_open(position: _Position, plays_on: bool) -> int:
     """Returns the best move outside of pass-alive territory, by the search, or by the prior where nothing was searched.
 
-    A move inside gains as little as a pass, so that where the search likes one best a pass does as well. plays_on: a
-    pass is not among the moves where another one keeps the position won, or few stones stand."""
+    A move inside gains as little as a pass, so if the search likes such a move best, a pass will do. plays_on: whether
+    a pass is ruled out if another move keeps a won position, or if few stones stand."""
     analysis, candidates, skipped = position.analysis, position.good, position.closed
     is_early = plays_on and _has_few_stones(position.state)
     if plays_on:
@@ -319,7 +319,8 @@ def _capture(position: _Position) -> int | None:
 
 
 def _is_sound(position: _Position, action: int) -> bool:
-    """Whether a move is legal, leaves own pass-alive points alive, and its string not in atari unless it captures."""
+    """Whether a move is legal, leaves own pass-alive points alive and, unless it captures, fills no eye and does not
+    put its string into atari."""
     before, mover, move = position.state, position.to_play, Move.from_action(action, position.size)
     if (point := move.point) is None or before.why_illegal(move) is not None:
         return False
@@ -335,7 +336,7 @@ def _is_harmless(position: _Position, action: int) -> bool:
     """Returns whether a capture costs nothing: it lies in pass-alive territory of the side to move, or is worth hardly
     less than the best move.
 
-    The network may be wrong about dead stones, and a move against them may fill a liberty by which one's stones live.
+    The network may be wrong about dead stones, and a move against them may fill a liberty that one's own stones need.
     So a move that the search has hardly visited is searched separately, or refused where that is impossible. When the
     game is over, all stones that live must live after the capture."""
     if action in position.alive[position.to_play]:

@@ -67,7 +67,7 @@ class PlayoutEvaluator:
 
 def _first_moves(first: Tensor, results: Tensor, scores: Tensor, size: Tensor) -> Tensor:
     """Returns the weight of each action by all-moves-as-first: float32 [B, A]. It is 1 for the pass, and for points
-    that the side to move was the first to take in no playout.
+    that the side to move was never the first to play.
 
     first: bool [B, K, P], the points where the side to move was first. results, scores: float32 [B, K], of the K
     playouts. A playout is worth half its result and half its points. A move's mean is drawn towards the mean of all

@@ -22,7 +22,7 @@ CAPACITY = 20_000
 NODES_A_SIMULATION = 4  # of the tree: half of it is for what is kept from the last move
 MAX_KEPT_TREES = 12  # positions whose trees are kept for an undo
 
-# Of one game, for Black and for White: from how many plies below the root on each of the A actions may be played.
+# Of one game, for Black and for White: the depth below the root from which each of the A actions may be played.
 Restrictions = tuple[tuple[int, ...], tuple[int, ...]]
 Entry = tuple[Colour, Collection[int], int]  # whose moves, which actions, for how many plies
 
@@ -85,7 +85,7 @@ class _Key(NamedTuple):
 class AnalysisSession:
     """Analyses one game at a time.
 
-    capacity: nodes of the tree. most_bytes: a full tree doubles as long as it takes no more; then the search stops
+    capacity: nodes of the tree. most_bytes: a full tree is doubled up to this size; then the search stops
     until a move is played. seed: of the draws, such as the symmetries."""
 
     def __init__(self, analyst: Analyst, capacity: int = CAPACITY, seed: int = 0, most_bytes: int = 0) -> None:
@@ -196,7 +196,7 @@ class AnalysisSession:
         return self._begin()
 
     def _follow(self, key: _Key, state: State) -> bool:
-        """Plays the moves made since in the tree; returns whether it could, each being by the side to move."""
+        """Plays the moves made since in the tree; returns whether it could: each must be by the side to move."""
         old = self._key
         if old is None or key.restrictions is not None or old.restrictions is not None:
             return False

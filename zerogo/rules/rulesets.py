@@ -114,7 +114,7 @@ def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -
     """Returns the rules of KataGo's object, {"ko": "POSITIONAL", "scoring": "AREA", ...}; what is absent is
     Tromp-Taylor's.
 
-    friendlyPassOk is taken and has no effect, since no rule of the game is in it. Raises InputError for what would
+    friendlyPassOk is accepted without effect, since it changes no rule of the game. Raises InputError for what would
     change a game and is not played here (a tax, a bonus for handicap stones, the button, Spight's ko), for an unknown
     key and for a wrong value."""
     allowed: dict[str, tuple[Any, ...]] = {"ko": tuple(map(str.upper, SUPERKO))}

@@ -386,7 +386,9 @@ def parse(source: str | bytes, where: str) -> Coarse_game_tree:
     if not data.strip():
         raise InputError(f"{where}: it is empty; a game record such as (;SZ[9];B[ee]) is needed")
     if sum(map(data.count, (b"[", b";", b"(", b")"))) > MOST_TOKENS and _num_tokens(data) > MOST_TOKENS:
-        raise InputError(f"{where}: its first game has more than {MOST_TOKENS} nodes and values; no game record has")
+        raise InputError(
+            f"{where}: its first game has more than {MOST_TOKENS} nodes and values; no game record needs so many"
+        )
     try:
         return sgf_grammar.parse_sgf_game(data)
     except ValueError as error:
@@ -501,12 +503,12 @@ def _add_variation(node: Tree_node, record: GameRecord) -> None:
 
 
 def write(path: str | Path, record: GameRecord) -> None:
-    """Writes the game to a file atomically. Raises InputError where that fails, and over what is no game record."""
+    """Writes the game to a file atomically. Raises InputError where that fails, and if the path holds anything but a game record."""
     text = to_text(record)
     what = f"cannot write the game record {shorten_path(path)}"
     with refuse_os_errors(what):
         if os.path.exists(path) and not _is_game_record(path):
-            raise InputError(f"{what} over what is no game record")
+            raise InputError(f"{what}: it exists and is not a game record")
         write_atomically(path, text.encode("UTF-8"))
 
 

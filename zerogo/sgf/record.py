@@ -145,7 +145,7 @@ def replay(record: GameRecord, num_moves: int | None = None) -> tuple[list[GameS
 
 def since_edit(record: GameRecord, num_moves: int | None = None) -> GameRecord:
     """Returns the record up to `num_moves` moves without edits: it begins with the position of the last edit until
-    there. Raises InputError where the moves up to that are illegal, and for a number that the record has not."""
+    there. Raises InputError where the moves up to that are illegal, and for a number that the record lacks."""
     last = len(record.moves)
     num_wanted = last if num_moves is None else num_moves
     if not 0 <= num_wanted <= last:
@@ -168,7 +168,7 @@ def positions(
 
     The side to move is the one that moves next in the record, at its end the other side. check: whether the plain rules
     check the moves (0.3 ms each); unchecked illegal moves give a position that means nothing. Raises InputError for a
-    number that a record has not, and for an illegal move, with the record's index from 0."""
+    number that a record lacks, and for an illegal move, with the record's index from 0."""
     if not records or len(records) != len(move_numbers):
         numbers = f"{len(records)} records and {len(move_numbers)} move numbers"
         raise InputError(f"SGF: {numbers}; as many of each are needed, and at least one")

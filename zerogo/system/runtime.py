@@ -51,15 +51,15 @@ def pick_device(name: str = "auto") -> torch.device:
     if name == "auto":
         fault = lacks_code(min(rank, count - 1)) if count else ""
         if fault:
-            warnings.warn(f"{fault}, so the CPU is used", stacklevel=2)
+            warn_once(f"{fault}, so the CPU is used")
         name = "cuda" if count and not fault else "cpu"
         if distributed.world_size() == 1:
             return torch.device(name)
     if name == "cuda" and distributed.world_size() > 1:
         name = f"cuda:{rank}"
-        if ranks > count > 0:
+        if rank >= count > 0:
             what = f"{ranks} processes share the work, but torch finds {count} CUDA devices here"
-            raise InputError(f"{what}; use run.processes=auto or a smaller number")
+            raise InputError(f"{what}; use fewer (run.processes, torchrun's --nproc-per-node)")
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -76,6 +76,12 @@ def pick_device(name: str = "auto") -> torch.device:
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)
     return device
+
+
+@cache
+def warn_once(sentence: str) -> None:
+    """Warns, unless this process has said the same before."""
+    warnings.warn(sentence, stacklevel=1)
 
 
 def count_gpus() -> int:

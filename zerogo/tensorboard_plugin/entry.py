@@ -52,7 +52,7 @@ class GoLoader(base_plugin.TBLoader):
 
     def define_flags(self, parser: Any) -> None:
         """Adds --go_hosts to TensorBoard's command line."""
-        text = "further names, with commas between them, by which browsers may address this server's Go tab"
+        text = "further host names, separated by commas, under which browsers may open the Go tab"
         parser.add_argument_group("Go tab").add_argument("--go_hosts", metavar="NAMES", default="", help=text)
 
     def load(self, context: base_plugin.TBContext) -> base_plugin.TBPlugin:

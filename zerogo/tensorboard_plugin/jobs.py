@@ -55,7 +55,7 @@ from zerogo.system import bounds, runtime
 
 MOST_MOVES, MOST_NODES, MOST_LINES = 2000, 5000, 100  # of a game that is shown, with its variations
 MOST_VISITS, MOST_SECONDS, MOST_TREE = 10_000, 120.0, 2**29  # of one search; bytes of its tree
-KEPT_SESSIONS, KEPT_GAMES, MOST_NETWORKS = 4, 8, 60  # in memory; over time
+KEPT_SESSIONS, KEPT_GAMES, MOST_NETWORKS = 4, 8, 60  # in memory; the networks of `over_time`
 REPORT_SECONDS, SLICE_SECONDS = 0.25, 0.08  # between two reports; between two looks at what else is asked
 JUDGE_SECONDS = 10.0  # for dead stones
 SHOWN_CANDIDATES, SHOWN_OPENINGS, SHOWN_GAMES = 24, 400, 12
@@ -272,7 +272,7 @@ def _record(cache: JobCache, request: Part) -> sgf.GameRecord:
     names = {name: str(request.get(name, name))[:80] for name in ("black", "white")}
     result = request.get("result") or sgf.UNKNOWN_RESULT
     if not isinstance(result, str) or not RESULT.fullmatch(result):
-        raise InputError(f"the result is {quote(result)}; allowed are such as B+3.5, W+R, 0 and ?")
+        raise InputError(f"the result is {quote(result)}; allowed are results such as B+3.5, W+R, 0 or ?")
     return cache.game(request["position"]).record(result=result, **names)
 
 

@@ -31,7 +31,7 @@ PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy 
 NO_MEMORY = "out of memory", "allocate memory", "bad_alloc", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED"
 NO_MEMORY += "CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED"  # said by a GPU without room, too
 ROUNDS, ROUND_SECONDS = 3, 0.03
-LONGEST_SECONDS = 0.2  # of one call: beside it the micro- or milliseconds between calls no longer count
+LONGEST_SECONDS = 0.2  # of one call: next to it the micro- or milliseconds between calls hardly count
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
 
 
@@ -49,11 +49,6 @@ def pick_proven_dtype(config: Config, device: torch.device, needed: Collection[s
     return distributed.run_and_sync_errors(pick_dtype, str(dtype).removeprefix("torch."), device, config)
 
 
-@cache
-def _warn_once(sentence: str) -> None:
-    warnings.warn(sentence, stacklevel=1)
-
-
 # Kernels
 
 
@@ -65,7 +60,7 @@ def prove_kernels(device: torch.device, size: int, names: Collection[str] = kern
         _, name, kind, _ = question["task"]
         faults[f"{kernels.COMPILERS[kind]} {name}"] = what = answer.get("fault", answer.get("untried", ""))
         if "fault" in answer and kernels.refuse(kind, name, what):
-            _warn_once(f"the kernel {name} by {kernels.COMPILERS[kind]} {what} on this machine, so it is not used")
+            runtime.warn_once(f"the kernel {name} by {kernels.COMPILERS[kind]} {what} on this machine; it is not used")
     return faults
 
 
@@ -104,7 +99,7 @@ def pick_dtype(name: str, device: torch.device | str, config: Config, earlier: s
     if what := answer.get("fault", answer.get("untried")):
         untried_precisions.update([device.type] if "untried" in answer else [])
         if "is_kept" not in answer:  # else an earlier process has said it
-            _warn_once(f"bfloat16 {what} on this {here}, so float32 is used")
+            runtime.warn_once(f"bfloat16 {what} on this {here}, so float32 is used")
         return torch.float32
     seconds = {way: EVALUATIONS_A_SAMPLE / answer[way][0] + 1.0 / answer[way][1] for way in PRECISIONS}  # a sample
     return PRECISIONS["bfloat16" if seconds["float32"] >= (1 + GAIN) * seconds["bfloat16"] else "float32"]
@@ -217,7 +212,7 @@ def speed(work: Callable[[], Any], size: int, device: torch.device, is_replayed:
     """Returns how many positions a second `work` gets through, which takes `size` of them at a time.
 
     The best of some rounds counts, as what else the machine does only slows them down; a first call, which sets things
-    up, does not. is_replayed: it counts, too, how fast the work is as a CUDA graph, where it can be one."""
+    up, does not. is_replayed: whether the work is also timed as a CUDA graph, if it can be one; the faster counts."""
     ways, best = [work, runtime.try_capture(work, device) if is_replayed else None], 0.0
     for way in filter(None, ways):
         way()
@@ -238,8 +233,8 @@ def speed(work: Callable[[], Any], size: int, device: torch.device, is_replayed:
 class ThreadChoice:
     """Measures during normal work with how many of torch's CPU threads it is fastest, and sets that number.
 
-    The threads of one operation wait for each other. Where other processes run, one of them comes late nearly always,
-    and all together do less than one alone; on a quiet machine each is a gain. So half or double the number is tried
+    The threads of one operation wait for each other. If other processes run, one of the threads is nearly always late,
+    and all together do less than one alone; on a quiet machine each helps. So half or double the number is tried
     now and then, and at once when the work gets slower. largest: the largest number, which is also the first."""
 
     TRIAL, FIRST_WAIT, LONGEST_WAIT = 0.5, 2.0, 60.0  # seconds of work at one number, and between two trials

@@ -45,7 +45,7 @@ from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Tree, keep_subtree_
 from zerogo.system import runtime
 
-# Relative and absolute, by which fractions may differ: on a GPU, and on a CPU in kernels that round in another order.
+# The tolerance for floats, relative and absolute: on a GPU, and on a CPU in kernels that round in another order.
 BOUND, ROUNDING = 1e-4, ("winograd", "norms")
 PLIES, SIMULATIONS = 8, 6  # of the drawn games, after a random position, and of the drawn searches
 BARRIER_SECONDS = 120.0  # for processes to start, and for the last work of one of them
@@ -380,14 +380,14 @@ def kernel(name: str, kind: str, size: int, device: str | None = None) -> dict[s
 
 
 def readings(name: str, cases: list[Case]) -> str:
-    """Returns a word that stands for all that the CPU's loops read in the drawn games."""
+    """Returns a hash of all that the CPU's loops read in the drawn games."""
     with kernels.only(name, "cpu"):
         results = [part.numpy().tobytes() for function, arguments in cases for part in _tensors(function(*arguments))]
     return hashlib.sha256(b"".join(results)).hexdigest()[:16]
 
 
 def _is_like(bound: float, result: Tensor, expected: Tensor) -> bool:
-    """Says whether fractions are within a bound, all else the same."""
+    """Returns whether floats agree within a bound and all else exactly."""
     is_like = result.shape == expected.shape and result.dtype == expected.dtype
     bound = bound if expected.is_floating_point() else 0.0
     return is_like and torch.allclose(result.cpu(), expected, rtol=bound, atol=bound, equal_nan=True)
@@ -458,7 +458,7 @@ def _of_network(config: Config, dtype: torch.dtype, device: torch.device) -> lis
 def processes(sections: dict[str, Any], limit: int, precision: str, seconds: float = 0.4) -> dict[str, Any]:
     """Returns under "rates" how many positions a second a network of the config's shape evaluates on the CPU in 1, 2,
     4, … and `limit` processes of one thread, together: the best of `ROUNDS` rounds of `seconds`, in which each process
-    counts the time in which it has a core. The answer is kept, and what slows a round down now may be gone later."""
+    counts its CPU time. The answer is kept, and what slows a round down now may be gone later."""
     spawn, numbers = multiprocessing.get_context("spawn"), [*(2**k for k in range((limit - 1).bit_length())), limit]
     barrier = spawn.Barrier(limit, timeout=BARRIER_SECONDS)  # at which all wait that do not evaluate
     with ProcessPoolExecutor(limit, spawn, _share, (barrier,)) as pool:

@@ -94,7 +94,7 @@ def _normalise(channels: int) -> Callable:
 def _differentiate(channels: int) -> Callable:
     @kernel
     def _loop(gradients, x, weight, y, statistics, relu, eps, summed, of_x, of_parameters):
-        """Writes the gradients: behind the relu, if there is one, of x, and of weight and bias [2, C]."""
+        """Writes the gradients: of the relu's input, if there is a relu, of x, and of weight and bias [2, C]."""
         number = len(x)
         sums, partial = np.zeros((2, channels)), np.zeros((2, channels), np.float32)
         mean, scale = statistics[0].copy(), np.empty(channels, np.float32)

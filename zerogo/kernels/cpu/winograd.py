@@ -85,7 +85,7 @@ def _parts(boards: Tensor, tile: int, outputs: int, spare: int = 0) -> Iterator[
     """Yields which boards are computed at once, and memory for the tiles of their inputs and of their outputs,
     [products, tiles, channels] each, which serves the next boards, too.
 
-    Contiguous, and with rows of zeros in place of too few tiles: else torch rounds in another way. spare: 1 makes the
+    Contiguous, and padded with rows of zeros where tiles are few: else torch rounds differently. spare: 1 makes the
     number of rows for inputs odd, by a last one that stays unused: with 32 or 64 all numbers of a tile go to the same
     few sets of the processor's cache, and writing them takes a quarter longer."""
     number, side, _, inputs = boards.shape

@@ -25,7 +25,7 @@ export class Games {
       h("details", { open: true }, h("summary", {}, "Games"),
         h("div", { class: "filters" }, ["run", "kind", "result", "end"].map((name) => this.filters[name]), fields),
         h("div", { class: "row" }, h("button", { onclick: () => this.file.click() }, "Load SGF"), this.file,
-          h("button", { onclick: () => this.save() }, "Save SGF"), h("button", { onclick: reload, title: "look again" }, "⟳")),
+          h("button", { onclick: () => this.save() }, "Save SGF"), h("button", { onclick: reload, title: "refresh" }, "⟳")),
         this.said, this.list, this.more));
   }
   runs(runs) {
@@ -56,7 +56,7 @@ export class Games {
         this.looked += page.looked;
         this.next = page.next;
         more = Boolean(page.next);
-        this.said.textContent = `${this.rows.length} shown, ${this.looked} of ${page.total} games looked at`;
+        this.said.textContent = `${this.rows.length} shown, ${this.looked} of ${page.total} games searched`;
         if (this.rows.length > 1000) break;
       }
     } catch (error) { this.say(error.message); }
@@ -108,8 +108,8 @@ export class Games {
       const link = h("a", { href: URL.createObjectURL(new Blob([sgf], { type: "application/x-go-sgf" })), download: viewer.game.name?.replace(/[^\w.-]/g, "_") || "game.sgf" });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-      const rest = viewer.game.nodes.some((node, at) => at && node.start) ? "; what was played before stones were set up is not in it" : "";
-      this.say(`the game is saved with its variations${out ? `, but without ${out} of them: a file gets 100 lines, all from the same first stones` : ""}${rest}`);
+      const rest = viewer.game.nodes.some((node, at) => at && node.start) ? "; moves before the stones were set up are missing" : "";
+      this.say(`the game is saved with its variations${out ? `, but without ${out} of them: a file holds up to 100 lines, all from the same starting position` : ""}${rest}`);
     } catch (error) { this.say(error.message); }
   }
 }

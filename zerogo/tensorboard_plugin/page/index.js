@@ -36,7 +36,7 @@ export async function render() {
     clearTimeout(timer);
     timer = setTimeout(() => { message.hidden = true; }, 8000);
   };
-  const costs = h("span", { class: "cost", title: "what the tab's own process takes of this machine; it runs at a low priority, with one thread" }, "idle");
+  const costs = h("span", { class: "cost", title: "CPU time and memory of the tab's own process, which runs at low priority with one thread" }, "idle");
   let spent = null;
   const cost = (part) => {
     if (part?.cpu == null) { costs.textContent = spent ? `idle; last ${spent}` : "idle"; costs.classList.remove("busy"); return; }
@@ -61,7 +61,7 @@ export async function render() {
     main.className = `tab-${name}`;
     if (name === "run") status.load();
   }
-  async function look(first) { // the first time, what thinks gets ready
+  async function look(first) { // first: the first call, which also starts the analysis process
     const { runs } = await get("runs", { first });
     think.list(runs);
     play.list(runs);

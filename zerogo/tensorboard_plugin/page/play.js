@@ -20,7 +20,7 @@ export class Play {
     };
     this.network = h("select", { "aria-label": "opponent" });
     this.colour = h("select", {}, h("option", { value: "b" }, "Black"), h("option", { value: "w" }, "White"));
-    this.fields = { visits: field("visits", { value: 100 }), handicap: field("handicap", { value: 0 }), komi: field("komi", { placeholder: "its own" }), size: field("size", { placeholder: "its own" }) };
+    this.fields = { visits: field("visits", { value: 100 }), handicap: field("handicap", { value: 0 }), komi: field("komi", { placeholder: "network's" }), size: field("size", { placeholder: "network's" }) };
     const { visits, handicap, komi, size } = this.fields, line = (text, element) => h("label", { class: "row" }, h("span", {}, text), element);
     this.state = h("p", { class: "words", "aria-live": "polite" }, "Choose a network and begin.");
     this.buttons = Object.fromEntries(Object.entries(BUTTONS).map(([act, text]) => [act,
@@ -28,7 +28,7 @@ export class Play {
     this.acts = h("div", { class: "row", hidden: true }, Object.values(this.buttons));
     this.back = h("button", { hidden: true, onclick: () => { onback(); viewer.show(this.played.game, this.played.tip); } }, "Back to your game");
     this.element = h("aside", { class: "list play" }, h("h2", {}, "Play against a network"),
-      line("network", this.network), line("you are", this.colour), line("its visits", visits), line("handicap", handicap), line("komi", komi), line("board", size),
+      line("network", this.network), line("you are", this.colour), line("network's visits", visits), line("handicap", handicap), line("komi", komi), line("board", size),
       h("div", { class: "row" }, h("button", { onclick: () => this.begin() }, "New game"), h("button", { onclick: () => this.begin(true) }, "Continue from here")),
       this.acts, this.back, this.state);
     const costly = (route) => (fields, each, signal) => stream(route, fields, (part) => { if (part.cpu != null) cost(part); each(part); }, signal, "play").finally(() => cost(null));

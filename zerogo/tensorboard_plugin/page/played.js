@@ -10,7 +10,7 @@ const ACTS = {
   resign: ["yours", "checking", "thinking", "stuck", "counting", "counted"], agree: ["counted"], playOn: ["counted"], again: ["stuck"],
 };
 const WHY_NOT = { over: "the game is over; Undo takes moves back", counting: "the score is being counted", checking: "your move is on its way",
-  thinking: "the network thinks; wait for its move, or Undo", stuck: "the network has not answered; ask again, or Undo" };
+  thinking: "the network is thinking; wait for its move, or Undo", stuck: "the network has not answered; ask again, or Undo" };
 
 // The attributes of a number's field, and what is wrong with a text in it, "" where nothing is; empty means the network's own value.
 export const limits = (name) => Object.fromEntries(["min", "max", "step"].map((key, place) => [key, FIELDS[name][place]]));
@@ -89,12 +89,12 @@ export class PlayedGame {
   }
   again() { return this.think(); }
   async think() {
-    const signal = this.enter("thinking", "The network thinks …");
+    const signal = this.enter("thinking", "The network is thinking …");
     let choice = null;
     try {
       await this.server.genmove({ position: this.position(), networks: [this.network], visits: this.visits() }, (part) => {
         if ("action" in part) choice = part;
-        else if (part.visits && !signal.aborted) { this.words = `The network thinks … ${part.visits} visits`; this.changed(); }
+        else if (part.visits && !signal.aborted) { this.words = `The network is thinking … ${part.visits} visits`; this.changed(); }
       }, signal);
     } catch (error) { if (!signal.aborted) this.say(error.message); }
     if (signal.aborted) return;
@@ -128,7 +128,7 @@ export class PlayedGame {
     if (signal.aborted) return;
     if (!score) { this.enter(dead ? "counted" : this.isMine ? "yours" : "stuck", dead ? words : "The score was not counted."); return; }
     Object.assign(this, { dead: score.dead, ownership: score.ownership, counted: score.result });
-    this.enter("counted", `${score.result === "0" ? "A draw" : score.result}, komi included; crossed stones are dead. Click a string if you see that otherwise, then agree.`);
+    this.enter("counted", `${score.result === "0" ? "A draw" : score.result}, komi included; crossed stones are dead. Click a string to change its status, then agree.`);
   }
   playOn() {
     this.comment = "The game continues; Undo takes the passes back.";

@@ -4,7 +4,7 @@ import { Board } from "./board.js";
 import { stepChart } from "./chart.js";
 import { get, h, percent, table, vertex } from "./api.js";
 
-const NUMBERS = [["step", "training steps"], ["time/games", "games"], ["time/minutes", "minutes"], ["time/iterations", "rounds"],
+const NUMBERS = [["step", "training steps"], ["time/games", "games"], ["time/minutes", "minutes"], ["time/iterations", "iterations"],
   ["selfplay/games_per_s", "games/s"], ["selfplay/moves_per_s", "moves/s"], ["selfplay/simulations_per_s", "simulations/s"],
   ["train/samples_per_s", "samples learned/s"], ["selfplay/game_length_plies", "moves a game"], ["selfplay/black_winrate", "Black wins"],
   ["selfplay/share_resigned", "resigned"], ["selfplay/share_capped", "move cap"], ["train/loss", "loss"], ["replay/reuse", "uses of a sample"]];
@@ -55,7 +55,7 @@ export class Run {
     const well = ([, value, low, high]) => value != null && low <= value && value <= high, bad = alarms.filter((alarm) => !well(alarm));
     const row = ([name, value, low, high, points]) => h("tr", { class: well([name, value, low, high]) ? "" : "bad" },
       [well([name, value, low, high]) ? "✓" : "✗", name.replaceAll("_", " "), value?.toPrecision(3) ?? "not a number", `${low} to ${high}`, points].map((cell) => h("td", {}, `${cell}`)));
-    const list = (rows) => table(["", "check", "is", "healthy", "else it points to"], rows.map(row));
+    const list = (rows) => table(["", "check", "value", "healthy", "a failure points to"], rows.map(row));
     place.replaceChildren(h("h3", {}, "Alarms"), alarms.length === 0 ? h("p", {}, "No checks have been made yet.")
       : bad.length ? list(bad) : h("p", {}, `All ${alarms.length} sanity checks passed.`),
       alarms.length ? h("details", {}, h("summary", {}, "all checks"), list(alarms)) : "");
@@ -96,7 +96,7 @@ export class Run {
     };
     show([]);
     const sizes = h("select", { "aria-label": "board", onchange: (event) => this.openings(place, run, event.target.value) }, tree.sizes.map((one) => h("option", { value: one, selected: one === tree.size }, `${one}×${one}`)));
-    place.replaceChildren(h("h3", {}, "Openings"), tree.games ? h("p", { class: "soft" }, `of ${tree.games} games kept, up to symmetry: how often, and what Black scored `, sizes) : h("p", {}, "No games yet."),
+    place.replaceChildren(h("h3", {}, "Openings"), tree.games ? h("p", { class: "soft" }, `of ${tree.games} games kept, up to symmetry: number of games and Black's win rate `, sizes) : h("p", {}, "No games yet."),
       h("div", { class: "opening" }, h("ul", {}, tree.children.map((node) => row(node, []))), board.element));
   }
   async flight(place, run) {
@@ -108,7 +108,7 @@ export class Run {
           board.draw({ ...game, plain: true });
           return h("figure", {}, board.element, h("figcaption", {}, `move ${game.ply}`));
         });
-        place.lastChild.replaceChildren(h("p", { class: "soft" }, `${games.length} of ${total} games, as the newest snapshot of ${new Date(1000 * when).toLocaleTimeString()} has them`), h("div", { class: "flight-grid" }, boards));
+        place.lastChild.replaceChildren(h("p", { class: "soft" }, `${games.length} of ${total} games, from the newest snapshot, ${new Date(1000 * when).toLocaleTimeString()}`), h("div", { class: "flight-grid" }, boards));
       } catch (error) { this.say(error.message); }
     } }, "Show"), h("div", {}));
   }

@@ -4,7 +4,7 @@ import { planeOf, winrateText } from "./board.js";
 import { stepChart } from "./chart.js";
 import { h, lead, percent, stream, table, vertex } from "./api.js";
 
-const VIEWS = ["candidates", "policy", "ownership", "board alone"];
+const VIEWS = ["candidates", "policy", "ownership", "board only"];
 
 export class Think {
   constructor({ viewer, say, cost }) {
@@ -22,7 +22,7 @@ export class Think {
       h("div", { class: "row" }, this.on, h("label", { for: "think-on" }, "Analyse (A)"), this.view),
       h("div", { class: "row" }, this.networks[0]), h("div", { class: "row" }, this.networks[1]),
       h("label", { class: "row" }, "visits ", this.visits),
-      h("label", { class: "row", for: "think-device" }, this.device, "on the GPU, if there is one (a run there waits for it)"),
+      h("label", { class: "row", for: "think-device" }, this.device, "use the GPU, if there is one (a run on it has to wait)"),
       h("div", { class: "row" }, button("Over time", () => this.overTime()), button("Curve of this game", () => this.curve()),
         button("Planes", () => this.planes()), button("Stop", () => this.stop())),
       this.words, this.result);
@@ -151,7 +151,7 @@ export class Think {
     this.run("planes", { position: this.viewer.position(), networks: [this.networks[0].value] }, (part) => {
       if (!part.planes) return;
       const whole = part.globals.map(([name, value]) => `${name} ${value}`).join(", ");
-      this.result.replaceChildren(h("h3", {}, `What it sees: ${part.encoder}, ${part.planes.length} planes${whole ? `; ${whole}` : ""}`),
+      this.result.replaceChildren(h("h3", {}, `Network input: ${part.encoder}, ${part.planes.length} planes${whole ? `; ${whole}` : ""}`),
         h("div", { class: "planes" }, part.planes.map((values, index) => h("figure", {}, planeOf(values, size, stones, part.names[index]),
           h("figcaption", {}, `${index} ${part.names[index]}`)))));
     });
