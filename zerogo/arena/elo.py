@@ -21,7 +21,7 @@ NEVER_SEEN = 1e-3  # games: count of an outcome that has not come yet in SPRT, a
 
 def wilson_interval(points: float, games: float) -> tuple[float, float]:
     """Returns the interval of a win rate by Wilson's score (1927), which lies inside [0, 1] and is also right where all
-    games were won or lost. It is conservative with draws, which vary less than wins and losses; (0, 1) without games."""
+    games were won or lost. With draws, which vary less than wins and losses, it is too wide; (0, 1) without games."""
     if games <= 0:
         return 0.0, 1.0
     rate, share = points / games, Z95 * Z95 / games

@@ -66,7 +66,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """One finished game. number: its index in the match. moves: actions by ply. score_black: points, komi included; nan where the
+    """One finished game. number: in the match. moves: actions by ply. score_black: points, komi included; nan where the
     game was stopped. area_black: Black's points on the final board, before komi. capped: ended by the
     move cap. stones: int8 [N, N], the final board. stop: None where the board was counted. final_scores: what engines
     answered to `final_score`, by their names, such as {"gnugo:10": "B+3.5"}."""

@@ -503,7 +503,7 @@ def _add_variation(node: Tree_node, record: GameRecord) -> None:
 
 
 def write(path: str | Path, record: GameRecord) -> None:
-    """Writes the game to a file atomically. Raises InputError where that fails, and if the path holds anything but a game record."""
+    """Writes the game to a file atomically. Raises InputError if that fails, or if the path holds no game record."""
     text = to_text(record)
     what = f"cannot write the game record {shorten_path(path)}"
     with refuse_os_errors(what):

@@ -8,7 +8,6 @@ import ctypes
 import importlib
 import math
 import time
-import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache, partial
