@@ -165,7 +165,7 @@ WRONG: dict[str, Callable[[Path], Any]] = {
     "have different winners": lambda path: changed(path, value=lambda value: -value),
     "different winners": lambda path: changed(path, value=lambda v: v.where(torch.arange(len(v)) != len(v) // 16, -v)),
     "damaged (ValueError)": lambda path: np.savez(path, **dict(np.load(path), ply=np.zeros(1, ">i4"))),
-    "its name differs": lambda path: path.rename(path.with_name(f"{path.name[:22]}1.npz")),
+    "its name says": lambda path: path.rename(path.with_name(f"{path.name[:22]}1.npz")),
     "about.games.ends[0]": lambda path: changed(path, lambda about: about["games"]["ends"].insert(0, "x")),
     "has moves 1180591620717411303424": lambda path: changed(path, lambda about: about["games"].update(moves=2**70)),
     "has ends 99": lambda path: changed(path, lambda about: about["games"]["ends"].__setitem__(0, 99)),

@@ -119,7 +119,7 @@ def test_names_of_programs_and_what_they_do_not_know(tmp_path: Path, monkeypatch
     for name in ("pachi", "katago"):
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="pachi:1000 knows no suicide"):
+    with pytest.raises(InputError, match="pachi:1000 does not support suicide"):
         ExternalPlayer(find_program("pachi:1000")).check(Rules(9, suicide=True))
     with pytest.raises(InputError, match="there is no file"):
         find_program(f"katago:9:{tmp_path}/net.bin.gz")

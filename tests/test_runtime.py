@@ -57,7 +57,7 @@ def test_a_numbered_device_becomes_the_current_one(monkeypatch) -> None:
         assert runtime.pick_device("auto").type == "cpu"
     monkeypatch.setattr(runtime.distributed, "world_size", lambda: 3)
     monkeypatch.setattr(runtime.distributed, "local_rank_and_size", lambda: (2, 3))
-    with pytest.raises(InputError, match="3 processes share the work, but torch finds 2 CUDA devices here; use run.pr"):
+    with pytest.raises(InputError, match="3 processes share the work, but torch finds 2 CUDA devices here; use fewer"):
         runtime.pick_device("cuda")
 
 

@@ -285,8 +285,8 @@ def pick_slots(
     local = replace(config, search=search, selfplay=share)
     cap = max(1, distributed.local_count(most_at_once(config)))
     playing = evaluator()
-    most = min(distributed.all_gather_object(_games_in_memory(local, device, has_matches=True)))
-    fitted, why = distributed.broadcast_from_rank0(lambda: fit_to_device(local, playing, device, most, cap))
+    max_games = min(distributed.all_gather_object(_games_in_memory(local, device, has_matches=True)))
+    fitted, why = distributed.broadcast_from_rank0(lambda: fit_to_device(local, playing, device, max_games, cap))
     settings = replace(settings, slots=settings.slots or fitted.selfplay.slots * distributed.world_size())
     return replace(config, search=fitted.search, selfplay=settings), why
 
