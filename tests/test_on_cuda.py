@@ -293,6 +293,20 @@ def test_a_step_that_cannot_be_captured_is_made_as_it_is(monkeypatch: pytest.Mon
     assert trainer.steps == 6 and not trainer.differentiate.graphs
 
 
+@on_cuda
+def test_graphs_give_way_where_a_plain_step_lacks_memory() -> None:
+    trainer, ring = learner(tiny.config(*ALL_HEADS), torch.float32)
+    for _ in range(6):
+        trainer.step(ring.sample_batch(16), False)
+    step = trainer.differentiate
+    step.function = Mock(side_effect=[torch.OutOfMemoryError, step.function(ring.sample_batch(16), True)])
+    assert step.graphs and "value_loss" in trainer.step(ring.sample_batch(16), True)
+    assert not step.graphs and not step.may_capture
+    step.function.side_effect = torch.OutOfMemoryError
+    with pytest.raises(torch.OutOfMemoryError):
+        trainer.step(ring.sample_batch(16), False)
+
+
 # Whole programs
 
 SMALLEST = "run.device=cuda run.kernels=plain game.size=2 game.komi=0.5 game.move_cap=4".split()

@@ -122,6 +122,8 @@ def test_two_ranks_on_the_pretended_device(tmp_path: Path) -> None:
     assert [process.wait() for process in processes] == [0, 0]
     sums = json.loads((tmp_path / "two.json").read_text())
     assert sums[0] == sums[1]
+    numbers = tiny.lines(tmp_path / "two" / "tiny" / "logs" / "metrics.jsonl")
+    assert {line["time/learners"] for line in numbers if "time/learners" in line} == {1.0}, "one learns"
 
 
 @pytest.mark.gpu
