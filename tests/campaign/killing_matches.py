@@ -41,7 +41,7 @@ def play_and_die(folder: Path, drawn: random.Random, at_a_file: bool) -> None:
             happens = match.MatchGames.play_ply
             match.MatchGames.play_ply = lambda games: (time.sleep(0.01), happens(games))[1]
         try:
-            play(folder, resume=folder.exists())
+            play(folder, resume=(folder / "match.json").exists())
             os._exit(0)
         finally:
             os._exit(1)
