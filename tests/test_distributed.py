@@ -190,6 +190,10 @@ def test_the_number_of_processes(monkeypatch) -> None:
     monkeypatch.setattr(runtime, "count_gpus", lambda: 4)
     devices = "run.device=cuda", "run.device=cuda:1"
     assert [tuning.num_processes(tiny.config("run.processes=auto", device), int) for device in devices] == [4, 1]
+    monkeypatch.setattr(distributed, "launch", launched := Mock())
+    for device in devices:  # a network of a run with nine processes plays on the GPUs that there are
+        commands.launches(tiny.config("run.processes=9", device), int, is_training=False)
+    launched.assert_called_once_with(4)
     shares = "training.batch=96", "pipeline.games_per_iteration=64", "selfplay.slots=50"
     config = tiny.config(*shares)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: pytest.fail("asked"))

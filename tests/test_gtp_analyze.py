@@ -222,7 +222,7 @@ def test_raw_nn(fresh: Engine) -> None:
     assert found["symmetry"] == [3] and found["whiteWin"][0] + found["whiteLoss"][0] == pytest.approx(1)
     assert len(found["policy"]) == len(found["whiteOwnership"]) == 25 and np.isnan(found["policy"][12])
     assert np.nansum(found["policy"]) + found["policyPass"][0] == pytest.approx(1, abs=1e-4)
-    seen = fresh.analyst.evaluate(fresh.game.tensor(), index=3)
+    seen = fresh.analyst.evaluate(fresh.game.tensor(), symmetry_index=3)
     assert found["whiteWin"][0] == pytest.approx((1 + float(seen.value)) / 2, abs=1e-5)  # White is to move
     assert found["whiteOwnership"] == pytest.approx(seen.ownership.flatten().tolist(), abs=1e-5)
     assert found["whiteLead"][0] == pytest.approx(sum(found["whiteOwnership"]) + 7, abs=1e-3)

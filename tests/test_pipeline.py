@@ -91,6 +91,10 @@ def test_speeds_leave_out_setup_and_snapshots(tmp_path: Path, monkeypatch) -> No
     for name, length in (("_show", 1.0), ("_handle_requests", 3600.0)):
         monkeypatch.setattr(run.Run, name, lambda *_, length=length: seconds.append(seconds[-1] + length))
     assert started._learn()["train/samples_per_s"] == started.config.training.batch
+    started.networks.settings = replace(started.networks.settings, precision="auto")
+    for untried in (set(), {"cpu"}):
+        monkeypatch.setattr(run.tuning, "untried_precisions", untried)
+        assert bool(started.networks.state_dict()["precision"]) == (not untried), "only what was measured is kept"
     started.close()
 
 

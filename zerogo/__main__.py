@@ -134,7 +134,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if command not in COMMANDS:
         print(f"error: there is no command {command!r}; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
-    cli.set_up_process()
+    cli.set_up_process()  # here, as the module of `bench` imports torch
     parse, run = (globals().get(f"{what}_{command}") for what in ("parse", "main"))
     if parse is None:
         module = importlib.import_module(f"zerogo.{command}.__main__")

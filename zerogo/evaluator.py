@@ -95,10 +95,10 @@ class Evaluator:
         return self._evaluate(planes, inputs, state, legal, index)
 
     @torch.inference_mode()
-    def evaluate_in_symmetry(self, state: board.State, index: int) -> Evaluation:
+    def evaluate_in_symmetry(self, state: board.State, symmetry_index: int) -> Evaluation:
         """Returns the evaluation of B positions, every board under one symmetry, 0 to 7, regardless of `symmetries`."""
         planes, inputs = self.encoder.planes(state, self.network.dtype, self._padded), self.encoder.globals(state)
-        return self._evaluate(planes, inputs, state, board.legal_actions(state), index)
+        return self._evaluate(planes, inputs, state, board.legal_actions(state), symmetry_index)
 
     def _evaluate(
         self, planes: Tensor, inputs: Tensor, state: board.State, legal: Tensor, index: int | Tensor | None

@@ -244,7 +244,8 @@ def kata_raw_nn(engine: GtpEngine, *arguments: str) -> str:
     engine.require_size(engine.size)
     state = without_second_pass(engine.game.tensor(engine.analyst.device, player))
     legal = board.legal_actions(state)[0].cpu().numpy()
-    rows = [_raw_lines(turn, engine.analyst.evaluate(state, index=turn), legal, -player.sign) for turn in turns]
+    evaluations = [engine.analyst.evaluate(state, symmetry_index=k) for k in turns]
+    rows = [_raw_lines(k, one, legal, -player.sign) for k, one in zip(turns, evaluations, strict=True)]
     return "\n".join(["", *rows])
 
 

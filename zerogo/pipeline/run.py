@@ -414,12 +414,12 @@ class Run:
 
     @property
     def _has_players(self) -> bool:
-        """Whether ranks play while others learn: not where none plays."""
+        """Whether ranks can play while others learn: in a run that plays at all."""
         return self.config.pipeline.plays
 
     def _set_learners(self, number: int) -> None:
-        """Sets how many ranks learn, except where all do; on GPUs one, since a step of several can't be replayed as a
-        CUDA graph, which makes it five times as fast. Collective call."""
+        """Sets how many ranks learn, except where all do. On GPUs it is one, since a step that several share can't
+        be replayed as a CUDA graph, which makes it five times as fast. Collective call."""
         number = number if self.device.type == "cpu" else 1
         if self._has_players and number != distributed.num_learners():
             distributed.set_learners(number)

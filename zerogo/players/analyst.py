@@ -92,16 +92,16 @@ class Analyst(SearchPlayer):
     device: torch.device
 
     @torch.inference_mode()
-    def evaluate(self, states: board.State, quick: bool = False, index: int | None = None) -> Evaluation:
+    def evaluate(self, states: board.State, quick: bool = False, symmetry_index: int | None = None) -> Evaluation:
         """Returns an evaluation without a search, with ownership and score. For a network without these heads, playouts
         give the ownership, and its sum less komi is the score.
 
-        quick: whether one symmetry is used instead of all eight. index: the symmetry to use, 0 to 7, None for the
-        usual ones; it does not affect playouts."""
+        quick: whether one symmetry is used instead of all eight. symmetry_index: the one to use, 0 to 7, None for
+        the usual ones; it does not affect playouts."""
         if isinstance(self.evaluator, Evaluator):  # no network has seen a game that is over
             states = without_second_pass(states)
-        if index is not None and isinstance(self.evaluator, Evaluator):
-            evaluation = self.evaluator.evaluate_in_symmetry(states, index)
+        if symmetry_index is not None and isinstance(self.evaluator, Evaluator):
+            evaluation = self.evaluator.evaluate_in_symmetry(states, symmetry_index)
         else:
             evaluation = (self.quick if quick else self.evaluator)(states)
         ownership, score = evaluation.ownership, evaluation.score
