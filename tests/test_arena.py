@@ -189,7 +189,7 @@ def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
     stopped = PlayedGame(3, False, [], math.nan, 0, False, stones, Stop(FORFEIT, True, "crashed"))
     with Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=False) as journal:
         journal.add(0, [counted, stopped])
-        with pytest.raises(InputError, match="already in use by another process .*; wait .* or give --out another"):
+        with pytest.raises(InputError, match="already in use by process .*; wait .* or give --out another"):
             Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=True)
     first, last = (path := tmp_path / GAMES_FILE).read_bytes().splitlines(keepends=True)
     changed = first.replace(b'"game": 0', b'"game": 1').replace(b"2.5,", b"3.5,")

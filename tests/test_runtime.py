@@ -91,7 +91,7 @@ def test_lock_excludes_and_frees(tmp_path: Path, monkeypatch) -> None:
         with pytest.raises(InputError, match="already in use"):
             RunLock(run)
     with RunLock(run):
-        with pytest.raises(InputError, match=f"{run} is already in use by another process {os.getpid()}"):
+        with pytest.raises(InputError, match=f"{run} is already in use by process {os.getpid()}"):
             RunLock(run)
         RunLock(tmp_path / "runs" / "b").close()
         (run / "empty").mkdir()

@@ -43,7 +43,7 @@ def test_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
     process = start(HOLD, str(tmp_path))
     try:
         assert process.stdout.readline() == "held\n"
-        with pytest.raises(InputError, match=f"in use by another process {process.pid}"):
+        with pytest.raises(InputError, match=f"in use by process {process.pid}"):
             RunLock(tmp_path)
     finally:
         process.send_signal(signal.SIGKILL)

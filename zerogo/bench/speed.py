@@ -263,12 +263,10 @@ def _measure(args: argparse.Namespace, setup: NetworkSetup, batch: int) -> None:
     line = setup.line("search") | {"batch": batch}
     line |= {name: getattr(args, name) for name in ("algorithm", "sims", "leaves", "spread", "kernels")}
     line |= {
-        "simulations_per_s": round(rate),
-        "evals_per_s": round(evals),
-        "efficiency": round(rate * evaluated_share / evals, 3),
-        "simulations_per_s_with_moves": round(rate_with_moves),
+        "simulations_per_s": round(rate), "evals_per_s": round(evals),
+        "efficiency": round(rate * evaluated_share / evals, 3), "simulations_per_s_with_moves": round(rate_with_moves),
         "efficiency_with_moves": round(rate_with_moves * evaluated_share / evals, 3),
-    }
+    }  # fmt: skip
     if args.leaves > 1:
         gain = rate / max(single for single, _ in rounds["one leaf"])
         dropped = int(games.search_state.collisions) - games.collisions_before
@@ -341,12 +339,10 @@ class SearchedGames:
         """Returns the fields that describe the trees; kept nodes and the deepest node are means over the games."""
         tree, (finished, closed) = self.search_state.tree, self.shares
         return {
-            "finished_share": round(finished, 5),
-            "closed_share": round(closed, 5),
-            "bytes_per_node": tree.bytes_per_node,
-            "kept_nodes": round(float(tree.size.double().mean()), 1),
+            "finished_share": round(finished, 5), "closed_share": round(closed, 5),
+            "bytes_per_node": tree.bytes_per_node, "kept_nodes": round(float(tree.size.double().mean()), 1),
             "deepest": round(float(self.search_state.deepest.double().mean()), 1),
-        }
+        }  # fmt: skip
 
 
 class SearchPeer(PeerProcess):
@@ -372,14 +368,10 @@ class SearchPeer(PeerProcess):
         dtype = self.dtypes[0]
         rate, evals = self.rates[dtype], self.evals[dtype]
         return {
-            "peer": self.name,
-            "peer_batch": self.batch,
-            "peer_dtype": dtype,
-            "peer_simulations_per_s": round(rate),
-            "peer_evals_per_s": round(evals),
-            "peer_efficiency": round(rate / evals, 3),
-            "ratio": round(zerogo_rate / rate, 2),
-        }
+            "peer": self.name, "peer_batch": self.batch, "peer_dtype": dtype,
+            "peer_simulations_per_s": round(rate), "peer_evals_per_s": round(evals),
+            "peer_efficiency": round(rate / evals, 3), "ratio": round(zerogo_rate / rate, 2),
+        }  # fmt: skip
 
 
 # Self-play
@@ -406,11 +398,10 @@ def run_selfplay(args: argparse.Namespace) -> None:
         line |= {
             "games_per_hour": round(sum(len(result.lengths) for result in results) / seconds * HOUR),
             "moves_per_s": round(sum(result.moves for result in results) / seconds),
-            "samples_per_s": round(samples / seconds),
+            "samples_per_s": round(samples / seconds), "evals_per_s": round(evals),
             "simulations_per_s": round(sum(result.simulations for result in results) / seconds),
-            "evals_per_s": round(evals),
             "efficiency": round(max(result.simulations / result.seconds for result in results) / evals, 3),
-        }
+        }  # fmt: skip
         bench.print_line(line)
 
 

@@ -50,18 +50,15 @@ RULESETS = {
     "ing": Ruleset(19, 7.5, "positional", True, "area", (HANDICAP, _ING_KO)),
 }
 ALIASES = {
-    **dict.fromkeys(("tt", "tromptaylor"), "tromp-taylor"),
     **dict.fromkeys(("cn", "zh", "china", "中国", "中国规则", "中國", "中國規則"), "chinese"),
     **dict.fromkeys(("jp", "ja", "japan", "日本", "日本规则", "日本規則", "日本ルール"), "japanese"),
     **dict.fromkeys(("kr", "ko", "korea", "韩国", "韩国规则", "韓國", "한국", "한국규칙"), "korean"),
     **dict.fromkeys(("american", "usa", "french", "ffg"), "aga"),
-    **dict.fromkeys(("british",), "bga"),
-    **dict.fromkeys(("agabutton",), "aga-button"),
-    **dict.fromkeys(("nz", "newzealand"), "new-zealand"),
     **dict.fromkeys(("goe", "ing-goe", "ing-sst", "sst"), "ing"),
-    **dict.fromkeys(("chineseogs", "ogs"), "chinese-ogs"),
-    **dict.fromkeys(("chinesekgs", "kgs"), "chinese-kgs"),
-}
+    "tt": "tromp-taylor", "tromptaylor": "tromp-taylor", "british": "bga", "agabutton": "aga-button",
+    "nz": "new-zealand", "newzealand": "new-zealand", "ogs": "chinese-ogs", "chineseogs": "chinese-ogs",
+    "kgs": "chinese-kgs", "chinesekgs": "chinese-kgs",
+}  # fmt: skip
 _KATAGO_WORDS = {  # of the string that KataGo writes into RU, such as koPOSITIONALscoreAREAtaxNONEsui1whbN
     "ko": "ko", "score": "scoring", "scoring": "scoring", "tax": "tax", "sui": "suicide", "button": "hasButton",
     "whb": "whiteHandicapBonus", "fpok": "friendlyPassOk",

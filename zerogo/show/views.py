@@ -169,11 +169,6 @@ class Scene:
         """The analysis of the search."""
         return Engine.of_analyst(self.models.analyst, self.game, Options()).think(self.to_play)
 
-    @cached_property
-    def planes(self) -> torch.Tensor:
-        """The position's planes: float32 [C, N, N]."""
-        return self.models.encoder.planes(self.state)[0].float().cpu()
-
 
 @cache
 def evaluate_winrates(game: ShownGame, analyst: Analyst) -> np.ndarray:
@@ -262,14 +257,15 @@ def _line(scene: Scene) -> Drawing:
 def _planes(scene: Scene) -> Drawing:
     """Every plane, below the encoder's name and its inputs that belong to the whole position."""
     encoder = scene.models.encoder
+    planes = encoder.planes(scene.state)[0].float().cpu()
     inputs = zip(encoder.global_names, encoder.globals(scene.state)[0].tolist(), strict=True)
     words = [f"{encoder.num_planes} planes", *(f"{name}: {number:.3g}" for name, number in inputs)]
     heading, names = ", ".join([encoder.name, *words]), [f"{k} {name}" for k, name in enumerate(encoder.plane_names)]
     lines = [heading]
-    for plane, name in zip(scene.planes, names, strict=True):
+    for plane, name in zip(planes, names, strict=True):
         labels = ["" if value == 0 else f"{value:.3g}" for value in plane.flatten().tolist()]
         lines += [f"plane {name}", picture.grid_text(labels, scene.game.size)]
-    return Drawing("\n".join(lines), partial(picture.planes_image, scene.planes, names, scene.stones, heading=heading))
+    return Drawing("\n".join(lines), partial(picture.planes_image, planes, names, scene.stones, heading=heading))
 
 
 class SceneView(NamedTuple):

@@ -234,15 +234,10 @@ def code_digest() -> str:
 def describe(device: torch.device) -> dict[str, Any]:
     """Returns what a result depends on: device name, threads, versions, code revision. All values are plain."""
     return {
-        "device": device_name(device),
-        "device_type": device.type,
-        "cores": usable_cores(),
-        "threads": torch.get_num_threads(),
-        "torch": str(torch.__version__),
-        "cuda": torch.version.cuda or "none",
-        "python": platform.python_version(),
-        "revision": code_revision(),
-    }
+        "device": device_name(device), "device_type": device.type, "cores": usable_cores(),
+        "threads": torch.get_num_threads(), "torch": str(torch.__version__), "cuda": torch.version.cuda or "none",
+        "python": platform.python_version(), "revision": code_revision(),
+    }  # fmt: skip
 
 
 def device_name(device: torch.device) -> str:
@@ -264,15 +259,15 @@ class RunLock(contextlib.ExitStack):
 
     FILE = ".lock"
 
-    def __init__(self, directory: str | Path, way_out: str = "choose another run.name") -> None:
-        """way_out: what the sentence for a second holder offers him besides waiting."""
+    def __init__(self, directory: str | Path, way_out: str = "choose another name with --run") -> None:
+        """way_out: what the sentence for a second holder suggests besides waiting."""
         super().__init__()
         try:
             file = self._lock(directory)
         except BlockingIOError:
             self.close()
             holder = _text(self.directory / self.FILE).strip()
-            what = f"the folder {directory} is already in use" + (f" by another process {holder}" if holder else "")
+            what = f"the folder {directory} is already in use" + (f" by process {holder}" if holder else "")
             raise InputError(f"{what}; wait for it or {way_out}") from None
         except OSError as error:
             self.close()
