@@ -49,8 +49,8 @@ def replayed(rules: Rules, moves: list[int]) -> list[GameState]:
 
 
 def check_nodes(search_state: SearchState, game: int, start: board.State, cap: int) -> Counter[str]:
-    """Plays to every node of a tree: every legal move is open, and of others only repetitions that were not tried.
-    Returns what was met."""
+    """Plays to every node of a tree: every legal move is open, and of others only repetitions that were not tried; ends
+    have the result, and after a pass a position is won by another, or worth at least that. Returns what was met."""
     tree, games, legal_in, met = search_state.tree, {ROOT: start}, {}, Counter()
     for node in range(ROOT, ROOT + int(tree.size[game])):
         if node > ROOT:
@@ -61,11 +61,18 @@ def check_nodes(search_state: SearchState, game: int, start: board.State, cap: i
         position = Go().unpack(tree.words[game, node].unsqueeze(0), now.board_size)
         for name in ("stones", "to_play", "passes", "ply"):
             assert getattr(position, name).tolist() == getattr(now, name).tolist(), name
-        assert bool(tree.terminal[game, node]) == bool(now.finished) == (int(now.passes) == 2 or int(now.ply) == cap)
-        if now.finished:
+        assert bool(now.finished) == (int(now.passes) == 2 or int(now.ply) == cap)
+        may_end = int(now.passes) == 1 and not now.finished and int(now.rules.scoring) == 0 and node > ROOT
+        is_over = bool(now.finished)
+        if may_end or is_over:
             score = float(scoring.result_black(now)[0]) * (1 if int(now.to_play) == board.BLACK else -1)
-            assert float(tree.value[game, node]) == (score > 0) - (score < 0)
-            met.update(nodes=1, finished=1, draws=score == 0)
+            value, result = float(tree.value[game, node]), (score > 0) - (score < 0)
+            assert value == result if is_over else value >= result
+            is_over |= result == 1
+            met.update(finished=bool(now.finished), draws=score == 0, certain=may_end and value == result)
+        assert bool(tree.terminal[game, node]) == is_over
+        if is_over:
+            met.update(nodes=1)
             continue
         legal_in[node] = legal = board.legal_actions(now)[0]
         is_illegal = children == ILLEGAL

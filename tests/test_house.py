@@ -21,7 +21,7 @@ LAYER_OF = {name: layer for layer, names in enumerate(tables("house")["layers"])
 # Lines that the package may have, at 120 columns; 22,500 is the aim. It rises for a measured gain or a mended defect.
 MOST_LINES = 31_849  # for KataGo's networks, for trials of kernels, for faster networks, for what went wrong to be said
 MOST_PAGE_LINES = 1300  # of the tab's JavaScript and CSS; a played game is a state machine that needs no browser
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 123, 13_847, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 123, 13_862, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 MOST_FILES_AT_THE_TOP = 10
 # Words that are no name: they say that there is something, not what. `Readout.parts` is in the names of all weights.

@@ -338,7 +338,7 @@ def rollbacks_of(said: str) -> list[tuple[str, str]]:
 def test_each_rollback_in_a_row_goes_further_back_until_nothing_is_left(tmp_path: Path, monkeypatch, capsys) -> None:
     """What a run saves meanwhile is never gone back to, and does not push out what may be."""
     asked_at(monkeypatch, range(10, 10**5, 10), lambda one: setattr(one.signals, "snapshot_requested", True))
-    poisoning(monkeypatch, range(60, 10**6), averaged=False)
+    poisoning(monkeypatch, range(75, 10**6), averaged=False)
     with pytest.raises(InputError, match=r"by step \d+, even after 4 rollbacks, .*=6.25e-05; look in .*train/loss"):
         tiny.run(tmp_path, *TWO_ITERATIONS, "pipeline.iterations=9")
     names, rates = zip(*rollbacks_of(capsys.readouterr().err), strict=True)

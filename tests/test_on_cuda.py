@@ -187,7 +187,7 @@ def test_the_host_waits_once_in_a_move_and_once_for_ended_games(algorithm: str, 
     with nullcontext() if by == "triton" else kernels.plain():
         evaluator = network_evaluator(make_encoder("zero17", True), CUDA)
         selfplay = SelfPlay(settings, evaluator, CUDA, seed=1)
-        for _ in range(3):
+        for _ in range(5):
             collected = SelfPlayResult()
             with seen() as simulations:
                 selfplay._simulate(lambda: False)
@@ -223,7 +223,7 @@ def test_a_match_keeps_its_graphs_from_move_to_move(monkeypatch) -> None:
         assert not any(player.search_states for player in players)
     assert found["cuda"] == found["cpu"] and max(map(len, found["cpu"])) >= 5
     captures = sum(number for what, number in counts.waits.items() if what.startswith("a capture begins"))
-    assert captures == 3  # of 14 moves
+    assert captures == 4  # of 10 moves
 
 
 ALL_HEADS = "replay.reuse=1000", f"network.heads={dict.fromkeys(LOSSES, 0.5)}"

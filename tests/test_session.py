@@ -115,6 +115,11 @@ def test_restrictions(session: AnalysisSession, game: LiveGame) -> None:
     assert session.visits == 1  # a tree with restrictions is not taken for one without
     session.set_position(game, restrictions=restrictions)
     assert session.visits == analysis.visits
+    game.play(BLACK, 25)
+    for avoided, is_certain in ({25}, False), ({24}, True):  # White wins by passing, too
+        session.set_position(game, None, restrict(5, avoid=[(WHITE, avoided, 1)]))
+        assert (session.analysis().value == 1) == is_certain
+    game.undo()
     everything = restrict(5, avoid=[(BLACK, range(26), 1)])  # where all moves are to be avoided, all may be played
     assert len(search(session, game, 40, None, everything).analysis().candidates) > 2
 

@@ -29,8 +29,6 @@ FINISHED = json.loads((ROOT / "tests/data/finished.json").read_text())  # stones
 # Two walls, and a white stone in Black's territory that could live there against weak play.
 WALLS = "\n".join([". . . . X O . . ."] * 4 + [". O . . X O . . ."] + [". . . . X O . . ."] * 4)
 UNFINISHED = ". X . O . \n O . . . X \n . . X . . \n X . O . O \n . O . X ."
-
-
 NETWORKS = {5: "checkpoints/quickstart-5x5.pt", 7: "checkpoints/7x7-cpu.pt", 9: "checkpoints/9x9-cpu.pt"}
 
 

@@ -64,7 +64,7 @@ class Toy(TensorFields, Game):
 
     def outcome(self, states: Positions, game_index: Tensor, position: Positions) -> tuple[Tensor, Tensor]:
         result = self.result[position.index]
-        return ~result.isnan(), result.nan_to_num()
+        return ~result.isnan(), result.nan_to_num(-1.0)
 
     def final_score(self, states: Positions, game_index: Tensor, position: Positions) -> Tensor:
         return self.points[position.index]

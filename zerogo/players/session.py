@@ -67,6 +67,11 @@ class RestrictedGo(Go):
         kept = legal & (first_ply <= depth.unsqueeze(1))
         return torch.where(kept.any(1, keepdim=True), kept, legal)
 
+    def outcome(self, states: RestrictedState, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
+        """Returns Go's outcomes; where passing is not considered, its result is not certain."""
+        finished, result = super().outcome(states, game_index, position)
+        return finished, torch.where(finished | self.legal(states, game_index, position)[:, -1], result, -1.0)
+
 
 def room_for(simulations: int) -> int:
     """Returns the nodes of a tree in which every move gets so many simulations."""
@@ -115,8 +120,8 @@ class AnalysisSession:
         played = game.tensor(self.analyst.device, to_play)
         state = without_second_pass(played)
         state = state if restrictions is None else RestrictedState.of(state, [restrictions])
+        kept = self._kept_trees.pop(key, None)  # first, as keeping another may push it out
         self._keep_tree()
-        kept = self._kept_trees.pop(key, None)
         # Two passes end the game within the tree, so there is nothing to follow.
         if kept is not None or bool(played.finished) or not self._follow(key, state):
             self._search = self.analyst.search if restrictions is None else self.analyst.search_with(RestrictedGo)

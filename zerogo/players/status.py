@@ -22,7 +22,7 @@ from zerogo.players.analyst import PLAIN_MCTS
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules
 from zerogo.search import Go, Search
-from zerogo.search.game import LeafStates, SearchPath, select_games
+from zerogo.search.game import select_games
 
 SURE_DEAD, SURE_ALIVE = -0.9, 0.6  # mean ownership of a string, for its owner, below and above which it is decided
 DEAD = -0.1  # a string is dead if the mean of its searches is less
@@ -132,16 +132,13 @@ class StringGo(Go):
     """Go on `StringState`s, won by the side that owns most of the string's points at the end."""
 
     def outcome(self, states: StringState, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        """Returns whether games have ended, bool [K], and the result for the side to move as the board stands, [K]."""
+        """Returns whether games have ended, bool [K], and the result for the side to move, [K]. That a pass can be
+        answered by another is left out: with it, the few simulations judge seki worse."""
         black, white = scoring.area_rows(position.black, position.white, select_games(states.on_board, game_index))
         string = select_games(states.string, game_index)
         score = (flood.count(black & string) - flood.count(white & string)).to(torch.float32)
-        return position.finished, torch.sign(torch.where(position.to_play == board.BLACK, score, -score))
-
-    def step_leaves(self, states: StringState, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
-        """Returns Go's leaves, with results by `outcome`."""
-        leaves = super().step_leaves(states, path, words, actions)
-        return LeafStates(**vars(leaves) | {"result": self.outcome(states, path.game_index, leaves.leaf)[1]})
+        result = torch.sign(torch.where(position.to_play == board.BLACK, score, -score))
+        return position.finished, torch.where(position.finished, result, -1.0)
 
 
 class StringEvaluator(PlayoutEvaluator):

@@ -223,7 +223,8 @@ class Search:
         finished, result = self.game.outcome(states, games, states)
         prior, value, *score = self.numbers_of(evaluation)
         score = [torch.where(finished, self.game.final_score(states, games, states), one) for one in score]
-        return self.game.pack(states), prior, torch.where(finished, result, value), finished, *score
+        value = torch.where(finished, result, torch.maximum(value, result))
+        return self.game.pack(states), prior, value, finished, *score
 
     def numbers_of(self, evaluation: Any) -> tuple[Tensor, ...]:
         """Returns what trees store of an evaluation, float32: priors, values and, if the search keeps them, scores."""
@@ -356,8 +357,9 @@ def expand_and_backup(
     """Writes the new nodes, marks moves that repeat a position as ILLEGAL, and counts and backs up the simulations.
 
     prior: float32 [K, A], value: float32 [K], the network's, for the side to move at the leaf; finished positions get
-    their result instead. score: float32 [K], the network's or the finished board's, if the tree keeps scores. A
-    simulation whose move repeats a position backs up the mean value and score that the move's node had before."""
+    their result instead, others at least what is certain. score: float32 [K], the network's or the finished board's, if
+    the tree keeps scores. A simulation whose move repeats a position backs up the mean value and score that the move's
+    node had before."""
     fast = kernels.module_for("tree", value.device)
     if fast is not None:
         fast.expand_and_backup(search_state, selection, leaves, prior, value, *score)
@@ -370,7 +372,7 @@ def expand_and_backup(
     rank = _rank(selection, is_new, search_state.num_games)
     node = torch.where(is_new, ROOT + tree.size[games] + rank, NULL_NODE)
     tree.size.index_add_(0, games, is_new.to(torch.int64))
-    value = torch.where(leaves.finished, leaves.result, value)
+    value = torch.where(leaves.finished, leaves.result, torch.maximum(value, leaves.result))
     _expand(tree, first, node, selection, leaves, prior, value)
     _close(tree, first, selection, repeats & selection.is_used)
     visits = tree.at("visits", parent).clamp(min=1)

@@ -50,8 +50,9 @@ class LeafStates:
     """The positions that K moves lead to.
 
     words: int32 [K, W], packed. legal: bool [K, A]; moves that repeat a position may be among them, until a simulation
-    tries one and the search marks it ILLEGAL. finished: bool [K], result: float32 [K], as `Game.outcome`. repeats: bool
-    [K], the move into the leaf is illegal, as it repeats one. leaf: the evaluator's input, with earlier positions."""
+    tries one and the search marks it ILLEGAL. finished: bool [K], the game is over, or won by passing, too. result:
+    float32 [K], as `Game.outcome`. repeats: bool [K], the move into the leaf is illegal, as it repeats one. leaf: the
+    evaluator's input, with earlier positions."""
 
     words: Tensor
     legal: Tensor
@@ -74,7 +75,8 @@ class Game(Protocol):
         """Returns the words to store: int32 [K, W]."""
 
     def outcome(self, states: Any, game_index: Tensor, position: Any) -> tuple[Tensor, Tensor]:
-        """Returns whether the game is over, bool [K], and the side to move's result, float32 [K] in [-1, 1]."""
+        """Returns whether the game is over, bool [K], and the side to move's result, float32 [K] in [-1, 1]; of a game
+        that is not over, the least that is certain, or -1."""
 
     def step_leaves(self, states: Any, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
         """Returns the leaves: words int32 [K, W] of their parents, actions int64 [K], the moves to them."""
@@ -142,14 +144,16 @@ class Go(Game):
         return self.allowed(states, game_index, position, legal)
 
     def outcome(self, states: State, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        """Returns which games are over, and their results by `scoring.result_black`."""
-        finished, value = position.finished, torch.zeros_like(position.ply, dtype=torch.float32)
-        is_readable = flood.host_read_is_free(finished)
-        over = finished.nonzero().squeeze(1) if is_readable else torch.arange(len(finished), device=finished.device)
-        if over.numel() == 0:
-            return finished, value
-        value[over] = torch.sign(self.final_score(states, game_index, position, over))
-        return finished, value if is_readable else torch.where(finished, value, 0.0)
+        """Returns which games are over, and their results by `scoring.result_black`. After a pass the side to move can
+        have the result of area scoring as the board stands, by passing, too."""
+        by_area = select_games(states.rules.scoring, game_index) == 0  # by territory, dead stones would count as alive
+        certain = position.finished | ((position.passes == 1) & by_area)
+        value = -torch.ones_like(position.ply, dtype=torch.float32)
+        is_readable = flood.host_read_is_free(certain)
+        over = certain.nonzero().squeeze(1) if is_readable else torch.arange(len(certain), device=certain.device)
+        if over.numel():
+            value[over] = torch.sign(self.final_score(states, game_index, position, over))
+        return position.finished, value if is_readable else torch.where(certain, value, -1.0)
 
     def final_score(
         self, states: State, game_index: Tensor, position: Position, rows: Tensor | slice = slice(None)
@@ -215,21 +219,22 @@ class Go(Game):
         return torch.where((index >= 0).unsqueeze(2), on_path, in_game).unflatten(2, (2, states.board_size))
 
     def step_leaves(self, states: State, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
-        """Returns the leaves, from one kernel if there is one. The kernel scores by area; other results are made
+        """Returns the leaves, from one kernel if there is one. The kernel's results are Go's by area; others are made
         here."""
         fast = kernels.module_for("leaf_states", words.device)
         if fast is None:
             position = self.play(states, path.game_index, words, actions)
             legal = self.legal(states, path.game_index, position)
             repeats, leaf = self.repeats(states, position, path, actions), self.leaf(states, position, path, actions)
-            over = self.outcome(states, path.game_index, position)
-            return LeafStates(self.pack(position), legal, *over, repeats, leaf)
+            finished, result = self.outcome(states, path.game_index, position)
+            return LeafStates(self.pack(position), legal, finished | (result == 1), result, repeats, leaf)
         after = fast.step_leaves(states, path, words, actions, point_keys(states.board_size, words.device))
         games = self._without_history(states, path.game_index)
         leaf = replace(games, **{name: after[name] for name in LEAF_FIELDS})
         legal = self.allowed(states, path.game_index, leaf, after["legal"])
-        result = self.outcome(states, path.game_index, leaf)[1] if states.rules.any_territory else after["result"]
-        return LeafStates(after["words"], legal, after["finished"], result, after["repeats"], leaf)
+        is_by_area = type(self).outcome is Go.outcome and not states.rules.any_territory
+        result = after["result"] if is_by_area else self.outcome(states, path.game_index, leaf)[1]
+        return LeafStates(after["words"], legal, after["finished"] | (result == 1), result, after["repeats"], leaf)
 
     def _without_history(self, states: State, game_index: Tensor) -> State:
         """Returns games without superko's history, which takes most of the memory and which evaluators do not need."""

@@ -344,16 +344,18 @@ def _step_leaves(start, stop, parents, actions, keys, path, games, leaves, after
         leaves.repeats[k] = action != leaves.legal.shape[1] - 1 and _repeats(path, games, k, after.hash[k])
         strings.load(work, after, k, on_board)
         if after.finished[k]:
-            is_black, lead = after.to_play[k] == 1, strings.area(work, size)
-            score = np.float32(lead if is_black else -lead) - games.komi[game]
-            leaves.result[k], leaves.legal[k] = np.sign(score) if is_black else -np.sign(score), False
+            leaves.legal[k] = False
         else:
             strings.legal_into(work, size, after.ko[k], may_die)
             for row in range(size):
                 for column in range(size):
                     leaves.legal[k, row * size + column] = (work[SCRATCH + 1 + row] >> column) & 1
-            leaves.result[k] = 0
-        leaves.legal[k, -1] = True
+        leaves.legal[k, -1], leaves.result[k] = True, -1
+        if after.finished[k] or after.passes[k] == 1:
+            strings.load(work, after, k, on_board)
+            is_black, lead = after.to_play[k] == 1, strings.area(work, size)
+            score = np.float32(lead if is_black else -lead) - games.komi[game]
+            leaves.result[k] = np.sign(score) if is_black else -np.sign(score)
         _pack(k, after, leaves.words)
 
 

@@ -356,7 +356,7 @@ def _expand_and_backup(first, last, trees, leaves, place, done, deepest, ended):
                 trees.children[parent, leaves.action[k]] = ILLEGAL
                 trees.prior[parent, leaves.action[k]] = 0
             else:
-                values[slot] = leaves.result[k] if leaves.finished[k] else leaves.value[k]
+                values[slot] = leaves.result[k] if leaves.finished[k] else max(leaves.value[k], leaves.result[k])
                 nodes[slot] = game * num_nodes + ROOT + trees.size[game]
                 _expand(trees, leaves, k, game * num_nodes, nodes[slot], parent, values[slot])
                 trees.size[game] += 1

@@ -330,10 +330,10 @@ def leaf_kernel(
     past = _past(path, games, game, first, depth, N, RECENT, TILE)
     past_moves = _past_moves(path, games, game, first, depth, action, MOVES)
     position, _, _ = moved(before, action, on_board, suicide, cap, keys, N)
-    repeats, result = tl.full((), 0, tl.int32) != 0, tl.full((), 0, tl.float32)
+    repeats, result = tl.full((), 0, tl.int32) != 0, tl.full((), -1, tl.float32)
     if ANY_SUPERKO:
         repeats = _repeats(path, games, game, first, depth, action, position.hash, width, N)
-    if position.finished:
+    if position.finished | (position.passes == 1):
         result = _result(position, on_board, komi)
     store_position(after, k, position, N)
     _pack(leaves.words + k * (3 * N + SMALL_WORDS), position, N)

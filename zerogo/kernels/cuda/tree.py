@@ -331,7 +331,8 @@ def expand_kernel(
             action = tl.load(leaves.action + k)
             is_terminal, repeats = tl.load(leaves.is_terminal + k) != 0, tl.load(leaves.repeats + k) != 0
             is_over = tl.load(leaves.finished + k) != 0
-            value = tl.where(is_over, tl.load(leaves.result + k), tl.load(leaves.value + k))
+            value, result = tl.load(leaves.value + k), tl.load(leaves.result + k)
+            value = tl.where(is_over | (result > value), result, value)
             if KIND.SCORES:
                 num_visits = tl.maximum(tl.load(trees.visits + last), 1).to(tl.float32)
                 mean = tl.div_rn(tl.load(trees.score_sum + last), num_visits)
