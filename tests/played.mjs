@@ -122,8 +122,8 @@ test("a person with White never plays Black's move", async () => {
   played.undo();
   assert.deepEqual([played.state, server.asked.filter((name) => name === "genmove").length], ["thinking", 2]);
   await server.refuse("genmove", "the process has ended");
-  assert.deepEqual([played.state, played.may("again"), played.may("pass")], ["stuck", true, false]);
-  played.again();
+  assert.deepEqual([played.state, played.may("think"), played.may("pass")], ["stuck", true, false]);
+  played.think();
   await server.answer("genmove", { action: null });
   assert.deepEqual([played.state, played.game.result], ["over", "W+R"]);
 });
@@ -184,7 +184,7 @@ test("whatever is done in whatever order, colours alternate and the person moves
     const { played, server } = begin({ mine });
     played.proceed();
     for (let step = 0; step < 2000; step++) {
-      const act = ["play", "play", "undo", "count", "agree", "playOn", "again", "answer", "answer", "answer"][draw(10)];
+      const act = ["play", "play", "undo", "count", "agree", "playOn", "think", "answer", "answer", "answer"][draw(10)];
       const wasMine = played.isMine, { tip } = played;
       if (act === "answer" && server.waiting.length) {
         const { name } = server.waiting[draw(server.waiting.length)];

@@ -166,6 +166,9 @@ def test_what_is_read(text: str, expected: dict) -> None:
 def test_utf8_wins_over_a_wrong_name_and_other_rules_are_told() -> None:
     assert read_text(b"(;SZ[9]KM[0]CA[UTF-8]PB[" + "囲碁".encode()[:-1] + b"];B[ee])").moves == [40]
     assert read_text("(;CA[GB2312]PB[徐嘉泽 对 陈俊升])".encode()).black == "徐嘉泽 对 陈俊升"
+    for name in ("JOSÉ", "JOÃO", "BÅ", "the players’"):  # with a letter or bracket, one of GBK, Big5 or Shift-JIS
+        record = read_text(f"(;SZ[9]KM[0]PB[{name}]PW[ANA];B[ee])".encode("cp1252"))
+        assert (record.black, record.white) == (name, "ANA")
     record = read_text("(;SZ[9]RU[koSIMPLEscoreAREAtaxNONEsui0whbN-1])")
     assert record.rules == rulesets.named("chinese", 9, 0.0) and "bonus for handicap stones is not" in record.notes[-1]
 

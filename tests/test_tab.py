@@ -194,7 +194,9 @@ def test_a_game_is_played_counted_and_saved(root: Path, ask: Callable, here: Her
     monkeypatch.setattr(jobs, "JUDGE_SECONDS", 1e6)  # on a busy machine the judgement of dead stones was cut short
     game = ask("new", networks=[NEW])
     assert (game["size"], game["komi"], len(game["nodes"])) == (5, 0.5, 1)
+    ask("think", position=POSITION, networks=[NEW], visits=60)  # of an analysis, which are not the opponent's
     parts = ask("genmove", position=POSITION, networks=[NEW], visits=4)
+    assert max(part.get("visits", 0) for part in parts) < 20
     assert board.legal_actions(here.cache.game(POSITION).tensor())[0, parts[-1]["action"]]
     wall = [["b", 5 * row + 2] for row in range(5)]
     white = [["w", 5 * row + 3] for row in range(5)]
@@ -341,8 +343,8 @@ def test_a_run_that_is_deleted_or_cut_short_breaks_nothing(root: Path, ask: Call
     (root / "tiny" / "matches.jsonl").write_bytes(b'{"player": "ti')
     assert "error" in ask("game", 400, path=GAME)
     assert "cut short" in ask("think", position=POSITION, networks=[NEW])[-1]["error"]
-    found = ask("over_time", position=POSITION, networks=[NEW, OLD])
-    assert "error" in found[0] and found[1]["name"] == "tiny@5"
+    found = ask("over_time", position=POSITION, networks=[NEW, OLD, f"{OLD}.pruned.pt"])
+    assert "error" in found[0] and found[1]["name"] == "tiny@5" and "no plain file any more" in found[2]["error"]
     assert ask("status", run="tiny")["matches"] == []
     for path in sorted((root / "tiny").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()

@@ -110,7 +110,7 @@ class EngineProcess:
         answers = [self._answer(number, command, seconds) for number, command in numbered]
         for command, (is_fine, text) in zip(commands, answers, strict=True):
             if not is_fine:
-                raise Refusal(f"refused {command!r}: {text[:MOST_QUOTED] or 'without a word'}")
+                raise Refusal(f"refused {command!r}: {text[:MOST_QUOTED] or 'no reason given'}")
         return [text for _, text in answers]
 
     def quit(self) -> None:
@@ -307,11 +307,13 @@ class Worker:
 
 class Program(NamedTuple):
     """An engine that can be started. name: of the player. command: returns its start line for rules and a seed of 31
-    bits. knows_suicide: whether it can play under rules with suicide."""
+    bits. knows_suicide: whether it can play under rules with suicide. most_processes: by default,
+    as each of KataGo takes gigabytes of a GPU."""
 
     name: str
     command: Callable[[Rules, int], list[str]]
     knows_suicide: bool = True
+    most_processes: int = 4096
 
 
 def is_external(spec: str) -> bool:
@@ -383,7 +385,7 @@ def _katago(spec: str, rest: str) -> Program:
             raise InputError(f"player {quote(spec)}: there is no file {file}")
     chosen = [word for option, file in (("-model", model), ("-config", config)) if file for word in (option, file)]
     start = [path, "gtp", *chosen, "-override-config", KATAGO_SETTINGS.format(number)]
-    return Program(f"katago:{number}", lambda rules, seed: [*start[:-1], f"{start[-1]},searchRandSeed={seed}"])
+    return Program(f"katago:{number}", lambda rules, seed: [*start[:-1], f"{start[-1]},searchRandSeed={seed}"], True, 4)
 
 
 def _any_command(spec: str, rest: str) -> Program:
@@ -408,12 +410,13 @@ class ExternalPlayer:
     others have much less to do. The player may resign; a fault loses the game in which it happens, and no other.
 
     seconds: time limit of an answer, after which the game is lost. processes: number of processes, each with a waiting
-    thread, 0 for one per usable core. label, command: the engine's name and version, and how it is started, known after
-    `check`. faults: why games were lost by FORFEIT, by number, in a few words without the engine's name."""
+    thread, 0 for one per usable core, KataGo's at most 4. label, command: the engine's name and version, and how it is
+    started, known after `check`. faults: why games were lost by FORFEIT, by number, in a few words without the engine's
+    name."""
 
     def __init__(self, program: Program, seconds: float = 60.0, processes: int = 0) -> None:
-        self.program, self.seconds, self.processes = program, seconds, processes or usable_cores()
-        self.name, self.label, self.command = program.name, "", list[str]()
+        self.program, self.seconds, self.name, self.label = program, seconds, program.name, ""
+        self.processes, self.command = processes or min(usable_cores(), program.most_processes), list[str]()
         self._rules: Rules | None = None
         self._workers: list[Worker] = []
         self._worker_of: dict[int, Worker] = {}

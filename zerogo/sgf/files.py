@@ -52,13 +52,9 @@ MOST_TOKENS = 300_000  # nodes, brackets and values of one game, of 420 bytes ea
 MOST_NODES = 2_000_000  # of all lines of a tree together, each counted from the root
 # How a file of each encoding begins; the last two lack a byte order mark.
 STARTS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-    (b"(\0", "utf-16-le"),
-    (b"\0(", "utf-16-be"),
-)
+    (codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"), (b"(\0", "utf-16-le"), (b"\0(", "utf-16-be"),
+)  # fmt: skip
 # What a name in CA is read as: supersets, since programs that say GB2312 write GBK, and those that say ISO-8859-1 write
 # Windows-1252.
 SUPERSETS = {
@@ -371,7 +367,11 @@ def _share_of_common(text: str | None, name: str) -> float:
     if text is None:
         return -1.0
     codes = [match[0].encode(name) for match in islice(_FOREIGN.finditer(text), _MAX_JUDGED)]
-    is_common = [len(code) == 2 and any(first <= code[0] <= last for first, last in _COMMON[name]) for code in codes]
+    if len(codes) < 4 and all(code[-1] < 0x80 for code in codes):  # accented letters of Latin-1, each before ASCII
+        return 0.0
+    least = 0x40 if name in ("cp932", "big5") else 0xA1  # of a second byte; those below are rare characters
+    common = [range(first, last + 1) for first, last in _COMMON[name]]
+    is_common = [len(code) == 2 and code[1] >= least and any(code[0] in lead for lead in common) for code in codes]
     # Common Hangul have the bytes of common Chinese characters, of which there are twice as many: hardly all of several
     # characters would be Hangul by chance.
     tie_break = name == "cp949" and len(codes) >= 8 and all(is_common)

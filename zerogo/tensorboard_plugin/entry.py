@@ -119,8 +119,9 @@ class GoPlugin(base_plugin.TBPlugin):
             addressed = f"the server is addressed as {request.headers.get('Host', '')[:80]!r}"
             raise RequestRefused(403, f"{addressed}; allowed are its address, localhost and the names of --go_hosts")
         origin = request.headers.get("Origin")
-        foreign = request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")
-        if foreign or (origin is not None and origin.partition("://")[2] != request.headers.get("Host")):
+        site = request.headers.get("Sec-Fetch-Site")  # behind a proxy, Host may differ from Origin
+        is_own = site == "same-origin" or origin is None or origin.partition("://")[2] == request.headers.get("Host")
+        if site not in (None, "same-origin", "none") or not is_own:
             raise RequestRefused(403, "the request comes from another page; allowed are those of this TensorBoard")
         if method == "POST":
             if request.mimetype != "application/json":
@@ -183,9 +184,9 @@ class GoPlugin(base_plugin.TBPlugin):
 
     # Requests with a body
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _body(self, request: Request, pruned: bool = False) -> dict[str, Any]:
         """Returns a request's object, with files in place of the names of networks. Raises InputError for another body
-        and for a name that is no network."""
+        and for a name that is no network. pruned: allow the names of files that are gone."""
         body = None
         with suppress(ValueError, RecursionError):
             body = json.loads(request.get_data(cache=False))
@@ -194,7 +195,7 @@ class GoPlugin(base_plugin.TBPlugin):
         names = body.setdefault("networks", [])
         if not isinstance(names, list) or len(names) > 100:
             raise InputError("networks must be a list of at most 100 names")
-        return body | {"networks": [str(self.folder.network(name)) for name in names]}
+        return body | {"networks": [str(self.folder.network(name, pruned)) for name in names]}
 
     def _one(self, name: str, request: Request) -> dict[str, Any]:
         body = self._body(request)
@@ -218,7 +219,7 @@ class GoPlugin(base_plugin.TBPlugin):
         return folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}.sgf"
 
     def _stream(self, name: str, request: Request) -> Response:
-        body = self._body(request)
+        body = self._body(request, pruned=name == "over_time")
         if not body["networks"]:
             raise InputError("networks is empty; name one that the tab lists")
         answers = self._jobs.ask(STREAMS[name], body, str(body.pop("client", ""))[:40])

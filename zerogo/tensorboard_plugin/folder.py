@@ -65,9 +65,9 @@ class Folder:
         self._runs: tuple[float, list[ListedRun]] = (-1e9, [])
         self._lock = threading.Lock()
 
-    def path(self, name: Any) -> Path:
+    def path(self, name: Any, pruned: bool = False) -> Path:
         """Returns the path of a name below the log directory, links resolved. Raises InputError for a path that leads
-        out of it, and for one where nothing is."""
+        out of it, and for one where nothing is, unless `pruned` allows that."""
         if not isinstance(name, str) or len(name) > 1000 or "\0" in name:
             raise InputError("a path must be a text of at most 1000 characters; take one that the tab lists")
         try:
@@ -76,7 +76,7 @@ class Folder:
             raise InputError(f"{name[:80]!r} leads to no file; take one that the tab lists") from None
         if ".." in Path(name).parts or not path.is_relative_to(self.root):
             raise InputError(f"{name[:80]!r} leads out of the log directory, and nothing outside of it is read")
-        if not path.exists():
+        if not (pruned or path.exists()):
             raise InputError(f"{name[:80]!r} is not there any more")
         return path
 
@@ -94,10 +94,10 @@ class Folder:
             raise InputError(f"{name[:80]!r} is larger than {MOST_GAME_BYTES // 2**10} KiB; no single game is")
         return data
 
-    def network(self, name: Any) -> Path:
-        """Returns the path of a network. Raises InputError for another file."""
-        path = self.path(name)
-        if not path.name.endswith(NETWORKS) or not path.is_file() or path.parent.name == "snapshots":
+    def network(self, name: Any, pruned: bool = False) -> Path:
+        """Returns the path of a network. Raises InputError for another file. pruned: allow a file that is gone."""
+        path = self.path(name, pruned)
+        if not path.name.endswith(NETWORKS) or path.is_dir() or path.parent.name == "snapshots":
             raise InputError(f"{str(name)[:80]!r} is no checkpoint; allowed are the networks that the tab lists")
         return path
 
@@ -213,6 +213,7 @@ def read_summary(data: bytes) -> GameSummary | None:
     for name, pattern in _NAMES.items():
         match = pattern.search(plain, 0, MOST_HEAD)
         text[name] = match[1].decode("utf-8", "replace").replace("\\", "") if match else ""
+    text["RE"] = {"Draw": "0", "Void": "?"}.get(text["RE"], text["RE"])
     moves = _MOVE.findall(plain)
     how = end[1].decode() if end else "capped" if b"ended at the move cap" in data else ""
     how = how or _ENDS.get(text["RE"][2:3], "passes" if text["RE"] not in ("", "?") else "unfinished")

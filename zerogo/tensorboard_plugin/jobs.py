@@ -63,7 +63,7 @@ METRICS_BYTES, MOST_POOL_BYTES, MAX_SNAPSHOT_BYTES = 2**20, 2**24, 2**30  # the 
 NICENESS = 10  # a run with all cores gives it a tenth of one
 SEND_TIMEOUT = struct.pack("ll", 2, 0)  # for a part of an answer: seconds and microseconds
 IDLE_SECONDS = 900.0  # after which the process ends and gives its memory back
-RESULT = re.compile(r"[BW]\+(R|\d{1,4}(\.\d{1,2})?)|0|\?")
+RESULT = re.compile(r"[BW]\+([A-Za-z]{1,7}|\d{1,4}(\.\d{1,2})?)|0|Draw|Void|\?")
 Part = dict[str, Any]
 
 
@@ -273,7 +273,8 @@ def _record(cache: JobCache, request: Part) -> sgf.GameRecord:
     result = request.get("result") or sgf.UNKNOWN_RESULT
     if not isinstance(result, str) or not RESULT.fullmatch(result):
         raise InputError(f"the result is {quote(result)}; allowed are results such as B+3.5, W+R, 0 or ?")
-    return cache.game(request["position"]).record(result=result, **names)
+    date = request.get("date", "")  # see `GameRecord`
+    return cache.game(request["position"]).record(result=result, date=date and str(date)[:40], **names)
 
 
 # Networks and searches
@@ -374,6 +375,9 @@ def choose_move(cache: JobCache, request: Part) -> Iterator[Part]:
     visits = whole("visits", request["visits"], 1, MOST_VISITS)
     session = cache.session(request["networks"][0], game, request.get("on_device"))
     session.set_position(game)
+    if session.visits > visits:  # of an analysis: more than were chosen for the opponent
+        session.clear()
+        session.set_position(game)
     for place in _searching([session], visits, began):
         if place is not None:
             yield {"visits": session.visits} | cache.cost(began)

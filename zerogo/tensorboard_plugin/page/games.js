@@ -5,7 +5,7 @@ import { get, h, post } from "./api.js";
 const FILTERS = {
   run: [], kind: [["", "any kind"], ["self-play", "self-play"], ["match", "match"], ["played", "played here"]],
   result: [["", "any result"], ["B", "Black won"], ["W", "White won"], ["0", "draw"], ["?", "unknown"]],
-  end: [["", "any end"], ["passes", "two passes"], ["settled", "settled"], ["resigned", "resigned"], ["capped", "move cap"], ["unfinished", "unfinished"]],
+  end: [["", "any end"], ["passes", "two passes"], ["settled", "settled"], ["resigned", "resigned"], ["capped", "move cap"], ["time", "time"], ["fault", "fault"], ["unfinished", "unfinished"]],
 };
 
 export class Games {
@@ -103,11 +103,10 @@ export class Games {
     const { viewer } = this;
     if (!viewer.game) return this.say("no game is shown yet");
     try {
-      const { black, white, result } = viewer.game;
-      const { sgf, left_out: out } = await post("text", { lines: viewer.lines(), black, white, result: /^([BW]\+(R|[\d.]+)|0)$/.test(result) ? result : "?" });
+      const { black, white, result, date } = viewer.game; // a loaded game may have no date, a new one is of today
+      const { sgf, left_out: out } = await post("text", { lines: viewer.lines(), black, white, date: date === "" ? null : date, result: /^([BW]\+([A-Za-z]{1,7}|\d{1,4}(\.\d{1,2})?)|0|Draw|Void)$/.test(result) ? result : "?" });
       const link = h("a", { href: URL.createObjectURL(new Blob([sgf], { type: "application/x-go-sgf" })), download: viewer.game.name?.replace(/[^\w.-]/g, "_") || "game.sgf" });
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+      link.click(), setTimeout(() => URL.revokeObjectURL(link.href), 1000);
       const rest = viewer.game.nodes.some((node, at) => at && node.start) ? "; moves before the stones were set up are missing" : "";
       this.say(`the game is saved with its variations${out ? `, but without ${out} of them: a file holds up to 100 lines, all from the same starting position` : ""}${rest}`);
     } catch (error) { this.say(error.message); }

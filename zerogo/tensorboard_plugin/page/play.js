@@ -5,8 +5,8 @@ import { h, post, stream } from "./api.js";
 import { limits, PlayedGame, whyWrong } from "./played.js";
 
 const KEPT = "zerogo played game"; // in the browser, for a reload
-const BUTTONS = { undo: "Undo", pass: "Pass ", resign: "Resign", count: "Count now", again: "Ask again", agree: "Agree", playOn: "Play on" };
-const RARE = ["again", "agree", "playOn"]; // which are seen only where they may be used
+const BUTTONS = { undo: "Undo", pass: "Pass ", resign: "Resign", count: "Count now", think: "Ask again", agree: "Agree", playOn: "Play on" };
+const RARE = ["think", "agree", "playOn"]; // which are seen only where they may be used
 
 export class Play {
   constructor({ viewer, say, cost, think, onstart, onback }) {
@@ -36,9 +36,11 @@ export class Play {
     this.parts = { server, say, changed: () => this.changed(), visits: () => Number(visits.value) || 1 };
   }
   list(runs) {
-    const before = this.network.value;
+    const before = this.network.value, listed = (name) => [...this.network.options].find((option) => option.value === name);
     this.network.replaceChildren(...Array.from(this.think.networks[0].children, (group) => group.cloneNode(true)));
-    if ([...this.network.options].some((option) => option.value === before)) this.network.value = before;
+    if (listed(before)) this.network.value = before;
+    const { played } = this, newest = listed(runs.find((one) => one.name === played?.run)?.networks.at(-1)?.[0]);
+    if (newest && !listed(played.network)) played.meet(newest.value, newest.textContent);
     this.runs = runs;
   }
 
@@ -52,7 +54,7 @@ export class Play {
       else game = await post("new", { networks: [network], handicap: whole("handicap") ?? 0, komi: whole("komi"), size: whole("size") });
       const mine = this.colour.value, [black, white] = mine === "b" ? ["you", this.network.selectedOptions[0].textContent] : [this.network.selectedOptions[0].textContent, "you"];
       const run = this.runs.find((one) => one.networks.some(([name]) => name === network)).name;
-      this.take({ game: { ...game, black, white, result: "?", comment: "", name: "game.sgf" }, mine, network, run });
+      this.take({ game: { ...game, black, white, result: "?", comment: "", date: undefined, name: "game.sgf" }, mine, network, run });
       this.onstart();
       await this.played.proceed();
     } catch (error) { this.say(error.message); }

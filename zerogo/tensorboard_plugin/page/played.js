@@ -7,7 +7,7 @@ export const RULES = ["size", "komi", "superko", "suicide", "scoring"];
 const FIELDS = { visits: [1, 10000, 1], handicap: [0, 9, 1], komi: [-1000, 1000, 0.5], size: [1, 25, 1] }; // least, most, step
 const ACTS = {
   undo: ["yours", "checking", "thinking", "stuck", "counting", "counted", "over"], pass: ["yours"], count: ["yours", "stuck"],
-  resign: ["yours", "checking", "thinking", "stuck", "counting", "counted"], agree: ["counted"], playOn: ["counted"], again: ["stuck"],
+  resign: ["yours", "checking", "thinking", "stuck", "counting", "counted"], agree: ["counted"], playOn: ["counted"], think: ["stuck"],
 };
 const WHY_NOT = { over: "the game is over; Undo takes moves back", counting: "the score is being counted", checking: "your move is on its way",
   thinking: "the network is thinking; wait for its move, or Undo", stuck: "the network has not answered; ask again, or Undo" };
@@ -57,8 +57,7 @@ export class PlayedGame {
   }
   stop() { this.abort?.abort(); }
 
-  // Goes on after a reload.
-  resume() { return this.state === "over" || this.state === "counted" ? this.changed() : this.proceed(); }
+  resume() { return this.state === "over" || this.state === "counted" ? this.changed() : this.proceed(); } // after a reload
   // Goes on with whoever is to move; after two passes the score is counted.
   proceed(counts = true) {
     if (counts && this.node.action === this.pass && this.nodes[this.tip - 1]?.action === this.pass) return this.count();
@@ -87,7 +86,6 @@ export class PlayedGame {
       return false;
     }
   }
-  again() { return this.think(); }
   async think() {
     const signal = this.enter("thinking", "The network is thinking …");
     let choice = null;
@@ -107,6 +105,7 @@ export class PlayedGame {
     this.comment = `Its move: ${percent(this.mine === "w" ? winrate : 1 - winrate)} for it, ${lead(score)}.`;
     await this.proceed();
   }
+  meet(network, name) { /* continues against another, as a run prunes its checkpoints */ Object.assign(this, { network }).game[this.mine === "b" ? "white" : "black"] = name; this.say(`the network is gone; the game continues against ${name}`); }
   undo() {
     if (this.state !== "checking") {
       if (this.nodes.length === this.first) return this.say("nothing has been played yet");
