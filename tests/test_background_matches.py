@@ -57,7 +57,7 @@ def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) ->
     assert {name: record[name] for name in numbers} == pytest.approx(numbers) and record["step"] == 7
     assert pool.read(saved.parents[1] / pool.FILE) == [pool.Meeting.of(result)]
     assert lines[:2] == ["waiting for the matches of step 7", "step 7:"]
-    assert [one.rpartition(",")[0] for one in lines[2:3]] == [line.rpartition(",")[0]]  # but for the seconds
+    assert [one.rpartition(" (")[0] for one in lines[2:3]] == [line.rpartition(" (")[0]]  # but for the seconds
     assert re.fullmatch(r"  Elo -?\d+ \(-?\d+ to -?\d+\)", lines[3]) and len(lines) == 4
 
 
@@ -87,12 +87,12 @@ def test_a_checkpoint_enters_the_pool_and_meets_the_best_and_those_that_tell_mos
     assert [one[:2] for one in found[3:5]] == [("tiny@10", "random"), ("tiny@10", "tiny@9")], "tiny@9 is the best"
     assert (last.opponent, len(found)) == ("tiny@9", 6) and other.opponent in ("tiny@7", "tiny@8")
     assert [*numbers[-2], *numbers[-1]] == ["eval/elo", "eval/elo_low", "eval/elo_high", "eval/sprt_llr"]
-    verdict = r"  (it is (not )?|an SPRT cannot tell yet whether it is )stronger than tiny@9.* \(\d+ games against it\)"
+    verdict = r"  SPRT: (not stronger|stronger|undecided whether stronger) than tiny@9.* \(\d+ games against it\)"
     assert lines[-2].startswith("  Elo ") and re.fullmatch(verdict, lines[-1])
     checkpoint.path_of(tmp_path, 9).write_bytes(b"")
     again = [line for line, _ in measure(of_the_run, newest, path)]  # as after a kill
     assert pool.read(met) == found and again[1].startswith("  warning: no match against tiny@9: ")
-    without_times = [[line.partition(", until ")[0] for line in some[2:4]] for some in (again, lines)]
+    without_times = [[line.partition(", at ")[0] for line in some[2:4]] for some in (again, lines)]
     assert without_times[0] == without_times[1]
 
 

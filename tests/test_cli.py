@@ -220,7 +220,7 @@ def test_a_run_that_is_resumed_with_its_file_keeps_its_network(tmp_path: Path, m
 
 def test_settings_that_players_do_not_use_are_named(capsys) -> None:
     cli.warn_of_unused(["game.size=5", "search.c_puct=2", "evaluation.symmetry=all"], cli.PLAYING)
-    assert capsys.readouterr().err.startswith("warning: search.c_puct=2 has no effect here")
+    assert capsys.readouterr().err.startswith("warning: no effect here: search.c_puct=2")
 
 
 def test_evaluate_tells_players_and_settings_apart() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # it imports torch
 
 COMMANDS = {
     "train": "train a network: self-play and training in turn, and matches",
-    "selfplay": "write games and samples of a network, or play for a run on another machine",
+    "selfplay": "write games and samples of a network, or play for a run, on any machine",
     "evaluate": "matches between networks, tree search and other engines; ratings of a run",
     "play": "play in the terminal: people, networks, tree search without a network",
     "gtp": "an engine for Sabaki, GoGui, Lizzie, KGS and other programs that speak GTP",
@@ -40,7 +40,7 @@ examples:
   zerogo train --config mine.yaml --from kata1-b6c96.bin.gz              starts with a network of KataGo's
   zerogo train --resume --run mine                       resumes checkpoints/mine
   zerogo train --export mine.pt --run mine               writes its newest network, to play, to share, or for --from
-  zerogo train --export mine.bin.gz --run mine           for KataGo's engine, with network.architecture=katago
+  zerogo train --export mine.bin.gz --run mine           for KataGo's engine, if the run has network.architecture=katago
   zerogo train --keys                                    lists every setting with its meaning and range
   torchrun --nproc-per-node 8 --max-restarts 99 -m -- zerogo train --config configs/19x19.yaml   on 8 GPUs
   tensorboard --logdir checkpoints                       shows the charts and pictures of all runs
@@ -95,7 +95,7 @@ examples:
   zerogo play --size 7                                     # you are Black, against the 7x7 network
   zerogo play --white checkpoints/quickstart-5x5.pt        # the board and the rules are the network's
   zerogo play --black checkpoints/9x9.pt --white human --handicap 2 --save game.sgf
-  zerogo play --sgf game.sgf --move 30                     # continue a game after its 30th move
+  zerogo play --sgf game.sgf --move 30                     # continue a game after its 30th move, against mcts:200
 
 During the game, type help for the commands.
 """
@@ -125,9 +125,9 @@ def main(words: Sequence[str] | None = None) -> None:
     """Runs a command, and ends the process with status 2 for an unknown one. words: default: the command line's."""
     command, *arguments = (sys.argv[1:] if words is None else words) or ["--help"]
     if command in ("-h", "--help"):
-        print(f"usage: zerogo {{{','.join(COMMANDS)}}} …\n")
+        print(f"usage: zerogo {{{','.join(COMMANDS)}}} ...\n")
         print(*(f"  {name:9} {text}" for name, text in COMMANDS.items()), sep="\n")
-        print("\nzerogo COMMAND --help says more.")
+        print("\nSee zerogo COMMAND --help.")
         return
     if command == "--version":
         return print(f"zerogo {__version__}")
@@ -385,7 +385,7 @@ def parse_show(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Returns the settings of the command line of `zerogo show`."""
     parser = cli.make_parser("show", SHOW, SHOW_EXAMPLES)
     file = "the game (default: the empty board of the checkpoint)"
-    move = "the position after move 40, -1 (the end), 10-20, --move=-3--1, 5,10,15 or all (default: -1)"
+    move = "the position after this move: 40, -1 (the end), 10-20, 5,10,15 or all; as --move=-3--1 (default: -1)"
     symmetries = "symmetries of the network (default: all, but in a search the run's)"
     features = "encoder of the planes, or plane groups with commas (default: the checkpoint's)"
     cell = "pixels between two lines, 12 to 200 (default: by the board's size)"
@@ -394,7 +394,7 @@ def parse_show(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     simulations = {"type": cli.number(int, 1, 100_000), "help": "simulations of a search (default: the checkpoint's)"}
     parser.add_argument("file", nargs="?", metavar="FILE.sgf", help=file)
     parser.add_argument("--move", metavar="M", help=move)
-    parser.add_argument("--what", help="see below (default: board, with a checkpoint policy,ownership)")
+    parser.add_argument("--what", help="see below (default: board; with a checkpoint: policy,ownership)")
     parser.add_argument("--checkpoint", metavar="X", help=checkpoint)
     cli.add_options(parser, simulations=simulations, device={"default": "auto"})
     parser.add_argument("--symmetries", choices=("all", "random", "none"), help=symmetries)

@@ -65,10 +65,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "simulations": {"type": number(int, 1), "metavar": "N", "help": "simulations a move (default: {key})"},
     "seed": {"type": number(int, 0), "metavar": "N", "help": "random seed (default: {key})"},
     "device": {"metavar": "D", "help": "auto, cpu, cuda or cuda:1 (default: {key})"},
-    "precision": {"choices": ("auto", "float32", "bfloat16"), "help": "arithmetic of the network (default: {key})"},
+    "precision": {"choices": ("auto", "float32", "bfloat16"), "help": "number format of the network (default: {key})"},
     "threads": {"type": number(int, 0), "metavar": "N", "help": "CPU threads (0: automatic; default: {key})"},
     "config": {"type": Path, "metavar": "FILE", "help": "YAML file with the settings (default: the checkpoint's)"},
-    "rules": {"metavar": "NAME", "help": "tromp-taylor, chinese, japanese, aga, … (default: the network's)"},
+    "rules": {"metavar": "NAME", "help": "tromp-taylor, chinese, japanese, aga, ... (default: the network's)"},
     "komi": {"type": number(float, -1000, 1000), "metavar": "POINTS", "help": "White's points (default: {key})"},
     "resign": {"action": argparse.BooleanOptionalAction, "default": True, "help": "give up lost games (default: yes)"},
 }
@@ -81,7 +81,7 @@ PLAYING = ("run", "game", "evaluation")  # the sections of settings that players
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Ends the process with one sentence, like all bad input, and without argparse's lines of usage."""
-        self.exit(2, f"error: {message}; {self.prog} --help says more\n")
+        self.exit(2, f"error: {message}; see {self.prog} --help\n")
 
 
 def make_parser(name: str, description: str | None, epilog: str, **settings: Any) -> argparse.ArgumentParser:
@@ -198,7 +198,7 @@ class Setup:
 def warn_of_unused(overrides: Iterable[str], sections: tuple[str, ...]) -> None:
     """Warns of overrides of settings that the command does not use. sections: those that it does."""
     if unused := [text for text in overrides if text.partition(".")[0].strip() not in sections]:
-        what = f"{', '.join(unused)} has no effect here; this command uses only settings of {', '.join(sections)}"
+        what = f"no effect here: {', '.join(unused)}; this command uses only settings of {', '.join(sections)}"
         print(f"warning: {what}", file=sys.stderr)
 
 

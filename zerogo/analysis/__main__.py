@@ -18,7 +18,7 @@ one JSON query per line, as in KataGo's docs/Analysis_Engine.md:
 in KaTrain (General & Engine Settings, Override Engine Command):
   zerogo analysis --checkpoint checkpoints/mine
 
-KataGo's own command line works, too: analysis -model FILE -config FILE -override-config "key=value,…". zerogo uses
+KataGo's own command line works, too: analysis -model FILE -config FILE -override-config "key=value,...". zerogo uses
 maxVisits, maxTime, reportAnalysisWinratesAs, wideRootNoise, rootPolicyTemperature and analysisPVLen of its settings.
 """
 PRECISION = {"default": "float32", "help": "float32 (default), or bfloat16, whose replies may differ between runs"}
@@ -34,7 +34,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add(*names, required=True, metavar="X", help="checkpoint file, run folder, or mcts:N")
     several = {"action": "append", "default": []}
     add("-config", "--config", dest="katago_config", metavar="FILE", help="a KataGo config file", **several)
-    add("-override-config", "--override-config", metavar="K=V,…", help="settings that replace the config's", **several)
+    add("-override-config", "--override-config", metavar="K=V", help="settings that replace the config's", **several)
     add("--visits", type=int, metavar="N", help="visits of a query without maxVisits (default: KataGo's 500)")
     names = ("--positions", "-analysis-threads", "--analysis-threads")
     positions, count = "maximum positions searched at a time (default: 1024)", cli.number(int, 1)

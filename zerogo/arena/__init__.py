@@ -183,7 +183,7 @@ def _require_pairing(players: Sequence[str], num_games: int) -> None:
         raise InputError("players: one is not enough for a match; give two or more, or one and the word self")
     if num_games < 1 or (num_games % 2 and not is_self):
         rule = "allowed are even numbers from 2, so that each player has each colour equally often"
-        raise InputError(f"games are {num_games}; {rule}")
+        raise InputError(f"--games is {num_games}; {rule}")
 
 
 def time_of_day() -> str:

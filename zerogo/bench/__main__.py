@@ -52,7 +52,7 @@ HELP = {
     "rounds": "rounds, of which the best or the median counts",
     "blocks": "residual blocks",
     "channels": "channels of the trunk",
-    "precision": "arithmetic of the network",
+    "precision": "number format of the network",
     "sims": "simulations per move",
     "algorithm": "search algorithm",
     "leaves": "leaves of one tree selected in one step",
@@ -64,7 +64,7 @@ HELP = {
     "config": "YAML file with the settings of the runs",
     "set": "settings that replace those of the file, as 'training.batch=64 search.c_scale=2'",
     "minutes": "minutes of training for each seed, matches not counted",
-    "seeds": "number of runs, with the seeds 1, 2, …",
+    "seeds": "number of runs, with the seeds 1, 2, ...",
     "points": "checkpoints of each run to evaluate",
     "opponents": "opponents of the checkpoints, as for zerogo evaluate, separated by commas",
     "games": "games against each opponent",
@@ -88,13 +88,13 @@ def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
         if default is False:
             parser.add_argument(f"--{option}", action="store_true", help=HELP[option])
         else:
-            text = HELP[option] + ("" if default == "" else f" (default {str(default).removesuffix('.0')})")
+            text = HELP[option] + ("" if default == "" else f" (default: {str(default).removesuffix('.0')})")
             settings = {"type": allowed} if callable(allowed) else {"choices": allowed}
             parser.add_argument(f"--{option}", default=default, help=text, **settings)
     if library := PEERS.get(name):
         add, peer = parser.add_argument, f"time {library} as well, alternating with zerogo on its device (9x9, 19x19)"
-        batches = "the peer's games at once, or several numbers, of which its best counts (default as --batch)"
-        python = f"the Python that has {library} (default this one)"
+        batches = "the peer's games at once, or several numbers, of which its best counts (default: as --batch)"
+        python = f"the Python that has {library} (default: this one)"
         add("--peer", action="store_true", help=peer)
         add("--peer-batch", metavar="GAMES", help=batches)
         add("--peer-python", default=sys.executable, metavar="PATH", help=python)

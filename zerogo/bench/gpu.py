@@ -72,7 +72,7 @@ def run_gpu(args: argparse.Namespace) -> None:
         bench.print_line({"bench": "gpu", "part": args.part} | figures)
         return
     if device.type != "cuda":
-        raise InputError(f"the device is {device}; this needs a CUDA device (the other benches run on a CPU, too)")
+        raise InputError(f"the device is {device}; this needs a CUDA device (--part and other benches run on a CPU)")
     bench.print_line({"bench": "gpu"} | describe(device))
     rows = [row for name, part in PARTS.items() for row in _judge(name, part, *_run(part))]
     bench.print_table(("part", "figure", "seen", "expected", "verdict"), rows)

@@ -283,7 +283,7 @@ def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: s
     key, sign, raw = text.partition("=")
     section, _, name = (key := key.strip()).partition(".")
     if not sign or not name:
-        raise InputError(f"override {quote(text)}: it must look like section.key=value, for example search.c_puct=1.3")
+        raise InputError(f"override {quote(text)}: it must look like section.key=value, for example search.c_scale=0.5")
     name, _, part = name.partition(".")
     if (entry := KEYS.get(f"{section}.{name}")) is None or (part and not str(entry.type).startswith("dict")):
         raise InputError(f"override {quote(text)}: {_unknown(key)}")
@@ -300,7 +300,7 @@ def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: s
 PAGE = """# Settings
 
 For anyone who changes a setting of a run. `zerogo train --keys --markdown` makes this page.
-Give settings in a YAML file (`--config FILE`) or on the command line (`zerogo train search.c_puct=1.3`).
+Give settings in a YAML file (`--config FILE`) or on the command line (`zerogo train training.learning_rate=1e-3`).
 Square brackets name the source of a setting: KataGo's self-play, the Gumbel paper, or our own runs."""
 
 

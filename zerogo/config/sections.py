@@ -191,7 +191,7 @@ SUPERKO_SHARES_WORDS = "share of the games under each superko rule; empty: all u
 DECAY = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
 OPPONENTS = (
     "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL or another engine; with @white always White, "
-    "with ? at the end only where it is installed"
+    "with ? at the end skipped if missing"
 )
 GAMES = "games against each opponent, twice as many at the end of a run; half as many against itself or with one colour"
 GATE = (
@@ -239,12 +239,12 @@ class GameConfig(Section):
     """The rules of the games, and how they vary between them."""
 
     size: int = option(9, "board side in points; with game.sizes, the side that players use by default", 1, MAX_SIZE)
-    komi: float = option(7.0, "points that White gets (draws with best play: 7 on 9x9, 9 on 7x7)", -1000, 1000)
+    komi: float = option(7.0, "points that White gets (fair: 7 on 9x9, 9 on 7x7)", -1000, 1000)
     sizes: tuple[tuple[int, float, float], ...] = option((), "board sizes of the games; empty: game.size only [KataGo]")
     superko: str = option("positional", "what may not recur: a ko, a board, or board and side to move", choices=SUPERKO)
     superko_shares: dict[str, float] = option({}, SUPERKO_SHARES_WORDS, 0, example="{positional: 0.7, simple: 0.3}")
     suicide: bool = option(False, "whether a move may remove the player's own string")
-    suicide_share: float = option(0.0, "share of games that allow suicide, whatever game.suicide is [KataGo]", 0, 1)
+    suicide_share: float = option(0.0, "share of games that allow suicide even if game.suicide is false [KataGo]", 0, 1)
     scoring: str = option("area", "how a finished game is scored", choices=SCORING)
     move_cap: int = option(0, "plies after which a game ends and is scored as it stands; 0: 2 x size x size", 0, 20000)
     random_komi_share: float = option(0.0, "share of games at random komi; needs features.komi_input [measured]", 0, 1)
@@ -435,7 +435,7 @@ class TrainingConfig(Section):
     warmup_samples: int = option(100_000, "samples over which the learning rate rises from 0 [KataGo]", 0, 10**10)
     schedule: tuple[tuple[float, float], ...] = option(DECAY, "factors of the learning rate by progress [KataGo]")
     ema_samples: int = option(
-        200_000, "EMA horizon in samples; early 1/50 of all so far (at least 10,000 with --from) [KataGo]", 1, 10**10
+        200_000, "EMA horizon in samples; early on 1/50 of all so far (with --from 10,000 or more) [KataGo]", 1, 10**10
     )
 
 
@@ -454,7 +454,7 @@ class EvaluationConfig(Section):
     gate: float = option(0.0, GATE, 0, 1)
     symmetry: str = option("random", "symmetries; random: all 8 at the root from 64 simulations on", choices=SYMMETRIES)
     engine_seconds: float = option(60.0, "seconds after which a silent engine loses the game", above=0, high=10**6)
-    engine_processes: int = option(0, "processes of a GTP engine at once; 0: one per usable core", 0, 4096)
+    engine_processes: int = option(0, "processes of a GTP engine; 0: one per usable core, KataGo's at most 4", 0, 4096)
 
     def _check(self) -> None:
         if self.gate and not (self.every_minutes or self.every_iterations):
@@ -474,7 +474,7 @@ class PipelineConfig(Section):
     snapshot_seconds: float = option(30.0, "seconds between snapshots; more if they take over 2 % of the time", 0, 3600)
     keep_checkpoints: int = option(5, "newest checkpoints to keep; 0: all", 0, 10**6)
     keep_games: int = option(20_000, "newest SGF games to keep; 0: all", 0, 10**8)
-    sanity_checks: str = option("stop", "on a failed exact sanity check; others only warn", choices=("stop", "warn"))
+    sanity_checks: str = option("stop", "whether a failed exact check ends the run", choices=("stop", "warn"))
     final_matches: bool = option(True, "play matches at the end of the run and print their results")
 
 

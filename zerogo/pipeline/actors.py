@@ -178,7 +178,7 @@ class Inbox:
     def wait(self) -> None:
         """Waits for shards a moment; says so where none came for a minute."""
         if time.monotonic() - self._quiet_since > 60:
-            self._signals.log(f"waiting for games from actors: zerogo selfplay --watch {self.directory.parent}")
+            self._signals.log(f"waiting for games from actors; start zerogo selfplay --watch {self.directory.parent}")
             self._quiet_since = float("inf")
         time.sleep(LOOK)
 

@@ -60,7 +60,7 @@ def require_learnable(config: Config) -> None:
     largest = int(config.replay.reuse * window(FAR, config.replay))
     if config.training.batch > largest:
         what = f"training.batch is {config.training.batch}, but the window allows at most {largest} training samples"
-        raise InputError(f"{what} (replay.reuse times its size), so training never starts; lower the batch to that")
+        raise InputError(f"{what} (replay.reuse times its size), so training would never start; lower the batch")
 
 
 def least_samples(config: Config) -> int:

@@ -51,9 +51,9 @@ WHITE, OPTIONAL = "@white", "?"
 FINAL = 2  # times as many games as during a run are played at its end
 OF_GATE = "eval/gate_winrate"
 VERDICTS = {
-    "H1": "it is stronger than {} by an SPRT",
-    "H0": "it is not stronger than {} by an SPRT",
-    "continue": "an SPRT cannot tell yet whether it is stronger than {}",
+    "H1": "SPRT: stronger than {}",
+    "H0": "SPRT: not stronger than {}",
+    "continue": "SPRT: undecided whether stronger than {}",
 }
 NICENESS = 10  # matches get what training leaves of the cores
 GAMES_AT_ONCE_ON_GPU, GPU_PERCENT = 32, "25"  # small batches, whose turns are short, on few multiprocessors
@@ -170,8 +170,8 @@ class Matches:
                 tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
                 numbers = {f"{tag}_winrate": result.win_rate, f"{tag}_score_points": result.mean_score}
                 numbers[f"{tag}_whole_board_black"] = result.whole_board_black
-                times = f"{time.time() - start:.0f} s until {time_of_day()}"
-                yield spec, f"  {where}{describe(spec, result)}, {times}", result, numbers
+                words = f"  {where}{describe(spec, result)} ({time.time() - start:.0f} s, ended {time_of_day()})"
+                yield spec, words, result, numbers
 
     def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
         """Plays one match; half as many games where only one colour is at stake."""
@@ -247,7 +247,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
             result = play_match(player, other, matches.match_settings(size, settings.games))
             of_gate += [result] if name in plays else []
             pool.add(folder / pool.FILE, result)
-            yield f"  {where}{result.lines()[0]}, until {time_of_day()}", {}
+            yield f"  {where}{result.lines()[0]}, at {time_of_day()}", {}
         yield from _standing(folder, size, player.name, list(earlier), where, area)
     if of_gate:
         rate = sum(float(one.points_a.sum()) for one in of_gate) / sum(one.num_games for one in of_gate)

@@ -1,4 +1,4 @@
-"""The figures of a run for its charts; among them sanity checks: figures that a hidden mistake moves, each with the
+"""The figures of a run for its charts; among them sanity checks: figures that a hidden bug would change, each with the
 range in which it is healthy.
 
 Learning hides bugs: a network with a mirrored policy or a value of the wrong side still grows stronger, only slower.

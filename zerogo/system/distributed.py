@@ -1,12 +1,12 @@
 """torch.distributed for one command on several processes, which torchrun or `launch` has started: one for each GPU, or
 for each core.
 
-One process alone is rank 0 of a world of size 1: nothing is set up for it, and each function here returns what it was
-given. Several ranks make the same collective calls in the same order; between two of these some may learn while the
-others play. What one rank alone knows (a signal, the clock, a file) goes through `all_gather_object` or
-`all_reduce_max` before any rank acts on it. Gradients on a GPU go through NCCL,
-everything else through gloo. A rank that dies closes its connections, which ends the others; torchrun then starts all
-of them again (`--max-restarts`), and the run goes on from its newest snapshot."""
+One process alone is rank 0 of a world of size 1: nothing is set up for it, and no function communicates. Several ranks
+make the same collective calls in the same order; between two of these some may learn while the others play. What one
+rank alone knows (a signal, the clock, a file) goes through `all_gather_object` or `all_reduce_max` before any rank acts
+on it. Gradients on a GPU go through NCCL, everything else through gloo. A rank that dies closes its connections, which
+ends the others; torchrun then starts all of them again (`--max-restarts`), and the run continues from its newest
+snapshot."""
 
 import contextlib
 import ctypes

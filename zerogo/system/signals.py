@@ -144,9 +144,9 @@ def refusal(error: OSError) -> str:
         free = "" if place is None else f" ({shutil.disk_usage(existing(place)).free / 1e6:,.0f} MB are free)"
         needs = f"it needs room on the disk{free}"
     elif error.errno == errno.EFBIG:
-        needs = "it needs a higher limit of the size of a file (ulimit -f)"
+        needs = "it needs a higher file-size limit (ulimit -f)"
     elif error.errno in (errno.EACCES, errno.EROFS):
-        needs = "it needs the permission to write there"
+        needs = "it needs permission to write there"
     return f"cannot write {place or 'a file'}: {error.strerror or error}; {needs}"
 
 
