@@ -123,6 +123,8 @@ test("a person with White never plays Black's move", async () => {
   assert.deepEqual([played.state, server.asked.filter((name) => name === "genmove").length], ["thinking", 2]);
   await server.refuse("genmove", "the process has ended");
   assert.deepEqual([played.state, played.may("think"), played.may("pass")], ["stuck", true, false]);
+  played.meet("newest.pt", "newest@9"); // the run has pruned the network
+  assert.deepEqual([played.network, played.game.black], ["newest.pt", "newest@9"]);
   played.think();
   await server.answer("genmove", { action: null });
   assert.deepEqual([played.state, played.game.result], ["over", "W+R"]);

@@ -308,7 +308,7 @@ class Worker:
 class Program(NamedTuple):
     """An engine that can be started. name: of the player. command: returns its start line for rules and a seed of 31
     bits. knows_suicide: whether it can play under rules with suicide. most_processes: by default,
-    as each of KataGo takes gigabytes of a GPU."""
+    as each of KataGo takes memory of the GPU and several threads."""
 
     name: str
     command: Callable[[Rules, int], list[str]]

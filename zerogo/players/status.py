@@ -133,7 +133,7 @@ class StringGo(Go):
 
     def outcome(self, states: StringState, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         """Returns whether games have ended, bool [K], and the result for the side to move, [K]. That a pass can be
-        answered by another is left out: with it, the few simulations judge seki worse."""
+        answered by another is left out: with it, the few simulations misjudged a seki of the tests."""
         black, white = scoring.area_rows(position.black, position.white, select_games(states.on_board, game_index))
         string = select_games(states.string, game_index)
         score = (flood.count(black & string) - flood.count(white & string)).to(torch.float32)

@@ -106,7 +106,7 @@ export class Games {
       const { black, white, result, date } = viewer.game; // a loaded game may have no date, a new one is of today
       const { sgf, left_out: out } = await post("text", { lines: viewer.lines(), black, white, date: date === "" ? null : date, result: /^([BW]\+([A-Za-z]{1,7}|\d{1,4}(\.\d{1,2})?)|0|Draw|Void)$/.test(result) ? result : "?" });
       const link = h("a", { href: URL.createObjectURL(new Blob([sgf], { type: "application/x-go-sgf" })), download: viewer.game.name?.replace(/[^\w.-]/g, "_") || "game.sgf" });
-      link.click(), setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+      link.click(); setTimeout(() => URL.revokeObjectURL(link.href), 1000);
       const rest = viewer.game.nodes.some((node, at) => at && node.start) ? "; moves before the stones were set up are missing" : "";
       this.say(`the game is saved with its variations${out ? `, but without ${out} of them: a file holds up to 100 lines, all from the same starting position` : ""}${rest}`);
     } catch (error) { this.say(error.message); }

@@ -105,7 +105,7 @@ export class PlayedGame {
     this.comment = `Its move: ${percent(this.mine === "w" ? winrate : 1 - winrate)} for it, ${lead(score)}.`;
     await this.proceed();
   }
-  meet(network, name) { /* continues against another, as a run prunes its checkpoints */ Object.assign(this, { network }).game[this.mine === "b" ? "white" : "black"] = name; this.say(`the network is gone; the game continues against ${name}`); }
+  meet(network, name) { this.network = network; this.game[this.mine === "b" ? "white" : "black"] = name; this.say(`the network is gone; the game continues against ${name}`); } // as a run prunes its checkpoints
   undo() {
     if (this.state !== "checking") {
       if (this.nodes.length === this.first) return this.say("nothing has been played yet");
